@@ -1,0 +1,2 @@
+//! arm64.
+pub mod decode;
