@@ -305,12 +305,7 @@ impl Lanes {
 fn announced(opcode: Opcode) -> bool {
     use Opcode::*;
     match opcode {
-        // Atomics (FEAT_LSE), limited ordering regions, RCpc.
-        CAS(_) | CASB(_) | CASH(_) | CASP(_) | SWP(_) | SWPB(_) | SWPH(_) => false,
-        LDADD(_) | LDADDB(_) | LDADDH(_) | LDCLR(_) | LDCLRB(_) | LDCLRH(_) => false,
-        LDEOR(_) | LDEORB(_) | LDEORH(_) | LDSET(_) | LDSETB(_) | LDSETH(_) => false,
-        LDSMAX(_) | LDSMAXB(_) | LDSMAXH(_) | LDSMIN(_) | LDSMINB(_) | LDSMINH(_) => false,
-        LDUMAX(_) | LDUMAXB(_) | LDUMAXH(_) | LDUMIN(_) | LDUMINB(_) | LDUMINH(_) => false,
+        // Limited ordering regions, RCpc.
         LDLAR | LDLARB | LDLARH | STLLR | STLLRB | STLLRH => false,
         LDAPR | LDAPRB | LDAPRH | LDAPUR | LDAPURB | LDAPURH | LDAPURSB | LDAPURSH => false,
         LDAPURSW | STLUR | STLURB | STLURH => false,

@@ -33,8 +33,7 @@ fn instruction_of(line: &str) -> Option<String> {
 }
 
 /// Mnemonics of extensions that the CPU does not announce, in objdump's spelling; `*` is a suffix.
-const UNANNOUNCED: &str = "addg subg smax smin umax umin cnt bc.* tcancel cas* swp* ldadd* ldclr* \
-    ldeor* ldset* ldsmax* ldsmin* ldumax* ldumin* cpy* set* ld64b st64b* ldapr* ldapur* stlur* \
+const UNANNOUNCED: &str = "addg subg smax smin umax umin cnt bc.* tcancel cpy* set* ld64b st64b* ldapr* ldapur* stlur* \
     ldlar* stllr* ldraa ldrab ldg* stg* stzg* st2g stz2g gmi irg subp* pac* aut* xpac* rmif crc32* \
     aes* sha1* sha256* sha512* sm3* sm4* bcax eor3 rax1 xar bf* fmlal* fmlsl* fcmla fcadd fjcvtzs \
     frint32* frint64* sdot udot usdot sudot smmla ummla usmmla sqrdmlah sqrdmlsh sb cfinv axflag \
