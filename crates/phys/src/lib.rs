@@ -1,17 +1,25 @@
-//! Guest RAM: one lazily backed host mapping, read and written in little-endian words.
+//! Guest RAM: one lazily backed host mapping, read and written in little-endian words, and the
+//! metadata of its frames (`struct page`).
 //!
-//! [`Ram`] is nothing but bytes at [`PhysAddr`]s; who owns a frame is `mm`'s business, what a
+//! [`Ram`] is nothing but bytes at [`PhysAddr`]s, [`MemMap`] nothing but fields by frame; who owns a frame is `mm`'s business, what a
 //! descriptor in it means is `arch`'s. Frames that the guest never touched cost no host memory,
 //! so that 64 GiB of guest RAM are free until they are used. Both guests are little-endian.
 //!
 //! An address outside RAM is a bug of the caller (the walkers check output addresses first) and
 //! panics; no guest input reaches these functions unchecked.
 
+#![expect(clippy::cast_possible_truncation, reason = "hosts are 64-bit, asserted below")]
+
+mod memmap;
+
+pub use memmap::{MemMap, Page, PageFlags, Section};
+
 use memmap2::{Advice, MmapMut, MmapOptions};
 use std::io;
 use units::{PAGE_SIZE, Pfn, PhysAddr};
 
 const PAGE: usize = PAGE_SIZE as usize;
+const _: () = assert!(usize::BITS == 64);
 
 /// Emulated RAM, from physical address 0 up.
 pub struct Ram {
