@@ -13,7 +13,7 @@ _start:
         brk     #1
         .size   _start, . - _start
 
-/* long rt_clone_thread(flags, stack, ctid): the child finds its function and argument on its stack. */
+/* long rt_clone_thread(flags, stack, ctid): the child finds a function and its argument on its stack. */
         .section .text.rt_clone_thread, "ax", %progbits
         .globl  rt_clone_thread
         .type   rt_clone_thread, %function

@@ -1,20 +1,18 @@
-/* The guests' runtime: what a freestanding program needs of Linux and of a C library, and no more.
+/* The guests' runtime: what a program needs of Linux and of a C library, and no more.
  *
- * A guest defines `main`; rt.c calls it from `_start`. System calls return what the kernel returned:
- * a value, or minus an errno. There is no global errno, no heap and no buffering of output. */
+ * A guest is built freestanding: freestanding.c and one of x86_64.S and arm64.S give it everything declared here, and its
+ * `main` is called from `_start`. It can also be built on glibc (hosted.c): the same program, with the
+ * start-up and the image of an ordinary one. System calls return what the kernel returned: a value, or minus an
+ * errno. There is no heap and no buffering of output. */
 #pragma once
+
+#if __STDC_HOSTED__
+#define _GNU_SOURCE
+#endif
 
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#if defined(__x86_64__)
-#include "sys_x86_64.h"
-#elif defined(__aarch64__)
-#include "sys_arm64.h"
-#else
-#error "guests are built for x86-64 and arm64"
-#endif
 
 #define PAGE_SIZE 4096UL
 #define MIB (1UL << 20)
@@ -22,6 +20,14 @@
 #define STDERR 2
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
+#if __STDC_HOSTED__
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#else
 /* Values of the Linux ABI that both architectures share. */
 #define O_RDONLY 0
 #define O_RDWR 2
@@ -46,6 +52,17 @@ struct timespec {
     int64_t tv_sec;
     int64_t tv_nsec;
 };
+
+/* The part of the C library that guests use. */
+void *memset(void *to, int byte, size_t len);
+void *memcpy(void *to, const void *from, size_t len);
+size_t strlen(const char *s);
+int strcmp(const char *a, const char *b);
+char *getenv(const char *name);
+/* Formats with %s %c %d %u %ld %lu %zu %lx %%. Returns the length it would need; the result always ends in a 0 byte if size > 0. */
+int vsnprintf(char *to, size_t size, const char *format, va_list args);
+int snprintf(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#endif
 
 /* System calls. */
 long sys_open(const char *path, int flags);
@@ -77,17 +94,13 @@ void pin_to_cpu(unsigned cpu);
 
 /* Threads: they share the memory of the process, have no TLS, and end when their function returns. */
 struct thread {
-    uint32_t alive; /* cleared and woken by the kernel when the thread has ended */
+    uint32_t alive;       /* freestanding: cleared and woken by the kernel when the thread has ended */
+    unsigned long handle; /* hosted: the pthread_t */
+    void (*run)(void *);
+    void *arg;
 };
 long thread_start(struct thread *thread, void (*run)(void *), void *arg);
 void thread_join(struct thread *thread);
-
-/* Strings and memory. */
-void *memset(void *to, int byte, size_t len);
-void *memcpy(void *to, const void *from, size_t len);
-size_t strlen(const char *s);
-int strcmp(const char *a, const char *b);
-const char *getenv(const char *name);
 
 /* Reads a whole decimal or 0x-hexadecimal number; returns 0 and leaves `*value` alone if it is not one. */
 int parse_number(const char *s, uint64_t *value);
@@ -101,9 +114,6 @@ size_t next_word(const char **text, char *word, size_t size);
 /* Moves to the start of the next line; returns 0 at the end of the text. */
 int next_line(const char **text);
 
-/* Formatting: %s %c %d %u %ld %lu %zu %lx %%. Returns the length it would need; the result always ends in a 0 byte if size > 0. */
-int vsnprintf(char *to, size_t size, const char *format, va_list args);
-int snprintf(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Formats at most 1 KiB and writes it in one system call. */
 void print(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Writes all of `text`. */

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -29,6 +29,9 @@ const ARCH_FLAGS: [(&str, &str); 2] = [
     ("arm64", "--target=aarch64-linux-gnu -march=armv8-a -mno-outline-atomics"),
     ("x86_64", "--target=x86_64-linux-gnu -march=x86-64 -fcf-protection=none"),
 ];
+
+const GLIBC_COMPILERS: [(&str, &str); 2] =
+    [("arm64", "aarch64-linux-gnu-gcc"), ("x86_64", "x86_64-linux-gnu-gcc")];
 
 /// A guest is a lesson, not an application.
 const SIZE_MAX_BYTES: usize = 30_000;
@@ -148,11 +151,37 @@ fn build(
         .args(flags.split_whitespace())
         .arg(format!("--ld-path={}", toolchain.linker))
         .args(sources(dir, name)?)
-        .args(["rt/rt.c", &format!("rt/{arch}.S"), "-o"])
+        .args(["rt/rt.c", "rt/freestanding.c", &format!("rt/{arch}.S"), "-o"])
         .arg(out)
         .output()?;
+    expect_success(&output, &format!("{name} for {arch}"))
+}
+
+/// Builds every guest on glibc, as a user would, to `out/<arch>/<name>`.
+pub(crate) fn build_glibc(root: &Path, out: &Path) -> Result<()> {
+    let dir = root.join("guest-programs");
+    let out = std::path::absolute(out)?;
+    for (arch, compiler) in GLIBC_COMPILERS {
+        fs::create_dir_all(out.join(arch))?;
+        for name in guest_names(&dir)? {
+            let output = Command::new(compiler)
+                .current_dir(&dir)
+                .args(["-O2", "-static", "-Wall", "-Wextra", "-Werror", "-Irt"])
+                .args(sources(&dir, &name)?)
+                .args(["rt/rt.c", "rt/hosted.c", "-o"])
+                .arg(out.join(arch).join(&name))
+                .output()
+                .with_context(|| format!("{compiler} does not run"))?;
+            expect_success(&output, &format!("{name} for {arch} on glibc"))?;
+        }
+    }
+    println!("guests: built on glibc to {}", out.display());
+    Ok(())
+}
+
+fn expect_success(output: &Output, what: &str) -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{name} does not build for {arch}:\n{said}");
+    ensure!(output.status.success(), "{what} does not build:\n{said}");
     Ok(())
 }
 

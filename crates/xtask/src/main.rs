@@ -1,6 +1,7 @@
 //! The chores of this repository: `cargo run -p xtask -- TASK`.
 //!
 //! - `guests [--update]` rebuilds the guest programs and compares them with the ones checked in.
+//! - `guests --glibc DIR` builds the same programs on glibc, for tests.
 //! - `tidy` checks the rules of the house that no compiler checks.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "xtask talks to a person")]
@@ -16,9 +17,10 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo run -p xtask -- TASK
 tasks:
-  guests            rebuild the guest programs; fail if they differ from the ones checked in
-  guests --update   rebuild them and check in the result
-  tidy              check dependency arrows, fidelity marks and forbidden words";
+  guests               rebuild the guest programs; fail if they differ from the ones checked in
+  guests --update      rebuild them and check in the result
+  guests --glibc DIR   build them on glibc, to DIR/<arch>/<name>
+  tidy                 check dependency arrows, fidelity marks and forbidden words";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
     let done = match args[..] {
         ["guests"] => guests::check(&root),
         ["guests", "--update"] => guests::update(&root),
+        ["guests", "--glibc", dir] => guests::build_glibc(&root, Path::new(dir)),
         ["tidy"] => tidy::check(&root),
         _ => {
             eprintln!("{USAGE}");
