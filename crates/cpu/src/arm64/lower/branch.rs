@@ -3,11 +3,11 @@
 //! Source: Arm DDI 0487, "Branches, Exception Generating and System instructions"; Linux
 //! `Documentation/arch/arm64/cpu-feature-registers.rst` for what EL0 may read.
 
-use super::{Fused, Lower, cond, dst, src};
+use super::{Lower, cond, dst, src};
 use crate::arm64::decode::A64;
 use crate::arm64::features;
 use crate::arm64::simd::A64Op;
-use crate::ir::{CcKind, Code, Cond, Op, Reg, TPIDR};
+use crate::ir::{CcKind, Code, Cond, Op, Reg, SINK, TPIDR, ZERO};
 
 const T0: Reg = Reg::tmp(0);
 const LR: Reg = Reg(30);
@@ -60,15 +60,12 @@ fn test_and_branch(l: &mut Lower<'_>, w: u32) {
     l.end(Op::new(code).x(bit).a(src(w)), to);
 }
 
-/// `B.cond`, on the result or the operands of the instruction before where those decide.
+/// `B.cond`, on the result of the instruction before where that decides.
 fn conditional(l: &mut Lower<'_>, w: u32) {
     let to = target(l, w, 5, 19);
     let condition = cond(w);
     if condition == Cond::Al {
         return l.end(Op::new(Code::Jump), to);
-    }
-    if let Some(op) = l.take_compare().and_then(|fused| fuse(l, fused, condition)) {
-        return l.end(op, to);
     }
     let on_result = l.result().and_then(|(sf, r)| {
         let top = if sf { 63 } else { 31 };
@@ -84,33 +81,6 @@ fn conditional(l: &mut Lower<'_>, w: u32) {
         .a(r))
     });
     l.end(on_result.unwrap_or(Op::new(Code::Br).cond(condition)), to);
-}
-
-/// A compare with its branch as one op; the compare's own op is taken out when that works.
-fn fuse(l: &mut Lower<'_>, fused: Fused, condition: Cond) -> Option<Op> {
-    let compare = fused.op;
-    let wide = match CcKind::from_raw(compare.x) {
-        CcKind::Subs32 => false,
-        CcKind::Subs64 => true,
-        _ => return None,
-    };
-    let immediate = compare.code == Code::CcI;
-    let codes = match condition {
-        Cond::Z => [Code::CmpBrEq32, Code::CmpBrEq64, Code::CmpIBrEq32, Code::CmpIBrEq64],
-        Cond::Nz => [Code::CmpBrNe32, Code::CmpBrNe64, Code::CmpIBrNe32, Code::CmpIBrNe64],
-        Cond::Nc => [Code::CmpBrUlt32, Code::CmpBrUlt64, Code::CmpIBrUlt32, Code::CmpIBrUlt64],
-        Cond::C => [Code::CmpBrUge32, Code::CmpBrUge64, Code::CmpIBrUge32, Code::CmpIBrUge64],
-        Cond::Ls => [Code::CmpBrUle32, Code::CmpBrUle64, Code::CmpIBrUle32, Code::CmpIBrUle64],
-        Cond::Hi => [Code::CmpBrUgt32, Code::CmpBrUgt64, Code::CmpIBrUgt32, Code::CmpIBrUgt64],
-        Cond::L => [Code::CmpBrSlt32, Code::CmpBrSlt64, Code::CmpIBrSlt32, Code::CmpIBrSlt64],
-        Cond::Ge => [Code::CmpBrSge32, Code::CmpBrSge64, Code::CmpIBrSge32, Code::CmpIBrSge64],
-        Cond::Le => [Code::CmpBrSle32, Code::CmpBrSle64, Code::CmpIBrSle32, Code::CmpIBrSle64],
-        Cond::G => [Code::CmpBrSgt32, Code::CmpBrSgt64, Code::CmpIBrSgt32, Code::CmpIBrSgt64],
-        _ => return None,
-    };
-    l.drop_compare(fused);
-    let code = codes[usize::from(immediate) * 2 + usize::from(wide)];
-    Some(Op { code, d: 0, c: 0, ..compare })
 }
 
 fn to_register(l: &mut Lower<'_>, w: u32) {
@@ -195,7 +165,7 @@ fn maintenance(l: &mut Lower<'_>, w: u32, operation: u32) {
             l.end(Op::new(Code::ICacheInv).a(src(w)), next);
         }
         // Cleaning needs the address translated, and faults where a load would.
-        DC_CVAC | DC_CVAU | DC_CIVAC => l.push(Op::new(Code::LdU8).d(crate::ir::SINK).a(src(w))),
+        DC_CVAC | DC_CVAU | DC_CIVAC => l.push(Op::new(Code::LdU8).d(SINK).a(src(w))),
         _ => l.undefined(),
     }
 }
@@ -237,7 +207,7 @@ fn write_register(l: &mut Lower<'_>, w: u32, register: u32) {
     let t = src(w);
     match register {
         TPIDR_EL0 => l.push(Op::new(Code::Mov).d(TPIDR).a(t)),
-        NZCV => l.push(Op::new(Code::Cc).kind(CcKind::Nzcv).a(t).b(crate::ir::ZERO).c(crate::ir::ZERO)),
+        NZCV => l.push(Op::new(Code::Cc).kind(CcKind::Nzcv).a(t).b(ZERO).c(ZERO)),
         FPCR => l.push(A64Op::WriteFpcr.op().a(t)),
         FPSR => l.push(A64Op::WriteFpsr.op().a(t)),
         _ => l.undefined(),

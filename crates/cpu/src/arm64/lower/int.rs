@@ -81,7 +81,6 @@ fn add_sub_immediate(l: &mut Lower<'_>, w: u32) {
         _ => Op::new(sized(sf, Code::AddI32, Code::AddI64)).imm(signed),
     };
     l.push(op.d(d).a(a));
-    l.result_is(sets, sf, d);
 }
 
 /// Expands a logical immediate; the screen has refused the reserved ones.
@@ -127,8 +126,7 @@ fn logical_immediate(l: &mut Lower<'_>, w: u32) {
     };
     l.push(Op::new(code).d(d).a(a).imm(mask.cast_signed()));
     if opc == 3 {
-        l.push(Op::new(Code::Cc).kind(CcKind::new(CcOp::Logic, width(sf))).a(d).b(ZERO).c(ZERO));
-        l.result_is(true, sf, d);
+        l.push(Op::new(Code::CcI).kind(CcKind::new(CcOp::Logic, width(sf))).a(d));
     }
 }
 
@@ -260,14 +258,12 @@ fn logical_shifted(l: &mut Lower<'_>, w: u32) {
     }
     let test = w & 31 == 31;
     if test && a == b && !invert {
-        l.push(Op::new(Code::Cc).kind(logic).a(a).b(ZERO).c(ZERO));
-        l.result_is(true, sf, a);
+        l.push(Op::new(Code::CcI).kind(logic).a(a));
         return;
     }
     let r = if test { T0 } else { d };
     l.push(Op::new(code).d(r).a(a).b(b));
-    l.push(Op::new(Code::Cc).kind(logic).a(r).b(ZERO).c(ZERO));
-    l.result_is(true, sf, r);
+    l.push(Op::new(Code::CcI).kind(logic).a(r));
 }
 
 /// `ORR Rd, ZR, Rm, shift`: a move, or a shift.
@@ -328,7 +324,6 @@ fn add_sub(
         Op::new(sized(sf, Code::Add32, Code::Add64)).a(a).b(b)
     };
     l.push(op.d(d));
-    l.result_is(sets, sf, d);
 }
 
 /// Emits the extension of register operands (`UXTB` … `SXTX`) into `to`; returns where it is.

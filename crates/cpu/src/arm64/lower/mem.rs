@@ -245,9 +245,6 @@ fn exclusive_or_ordered(l: &mut Lower<'_>, w: u32) {
         }
     };
     l.push(op.a(base));
-    if is_load && pairs {
-        l.forget(dst(t2));
-    }
 }
 
 fn compare_and_swap(l: &mut Lower<'_>, w: u32) {

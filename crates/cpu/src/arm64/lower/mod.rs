@@ -1,10 +1,9 @@
 //! From decoded A64 instructions to micro-ops.
 //!
 //! One file per encoding group; each reads its fields from the instruction word, which
-//! [`decode`](crate::arm64::decode) has found to be a defined instruction. A lowering appends micro-ops to a
-//! [`Lower`], which also remembers what the last instruction left behind where the next one can use it:
-//! a register with a known constant (`MOVZ`+`MOVK`, `ADRP`+`ADD`), a compare that a conditional
-//! branch can swallow, a result that `B.EQ` can test without going through the flags.
+//! [`decode`](crate::arm64::decode) has found to be a defined instruction. Where the instruction before
+//! left something useful, the ops it emitted tell: a constant (`MOVZ`+`MOVK`, `ADRP`+`ADD`), or
+//! a result that `B.EQ` can test without going through the flags.
 //!
 //! Source: Arm DDI 0487, "A64 Instruction Set Encoding".
 #![expect(
@@ -19,49 +18,21 @@ mod mem;
 mod simd;
 
 use crate::arm64::decode::A64;
+use crate::block::{Builder, Step};
 use crate::ir::{Code, Cond, Op, Reg, SINK, Vreg, ZERO};
 
-/// Where a block goes after its last op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct End {
-    /// Target 0 of the block: where the last op's branch goes.
-    pub(crate) taken: u64,
-    /// Target 1 of the block: the next instruction.
-    pub(crate) next: u64,
-}
-
-/// A compare without a destination that was the last thing emitted.
-#[derive(Clone, Copy, Debug)]
-struct Fused {
-    /// The op that records it.
-    op: Op,
-    /// Where it stands.
-    index: usize,
-}
-
-/// What one instruction leaves for the next.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Memory {
-    known: Option<(Reg, u64)>,
-    compare: Option<Fused>,
-    result: Option<(bool, Reg)>,
-}
-
-/// Lowering of one instruction: its address, the ops so far and the memory of the one before.
+/// Lowering of one instruction.
 #[derive(Debug)]
-pub(crate) struct Lower<'a> {
+struct Lower<'a> {
     pc: u64,
-    ops: &'a mut Vec<Op>,
-    memory: &'a mut Memory,
-    last: Memory,
-    end: Option<End>,
+    b: &'a mut Builder,
+    insn: &'a A64,
+    ended: bool,
 }
 
-/// Appends the ops of the instruction at `pc`. Returns where control goes if it ends the block.
-pub(crate) fn lower(i: &A64, pc: u64, ops: &mut Vec<Op>, memory: &mut Memory) -> Option<End> {
-    let last = std::mem::take(memory);
-    memory.known = last.known;
-    let mut l = Lower { pc, ops, memory, last, end: None };
+/// Appends the ops of the instruction at `pc`.
+pub(super) fn lower(b: &mut Builder, pc: u64, i: &A64) -> Step {
+    let mut l = Lower { pc, b, insn: i, ended: false };
     match i.word >> 25 & 15 {
         8 | 9 => int::immediate(&mut l, i),
         10 | 11 => branch::lower(&mut l, i),
@@ -70,66 +41,51 @@ pub(crate) fn lower(i: &A64, pc: u64, ops: &mut Vec<Op>, memory: &mut Memory) ->
         7 | 15 => simd::lower(&mut l, i),
         _ => l.undefined(), // UDF
     }
-    l.end
+    if l.ended { Step::End(4) } else { Step::Next(4) }
 }
 
 impl Lower<'_> {
     /// Appends an op.
     fn push(&mut self, op: Op) {
-        if self.memory.known.is_some_and(|(r, _)| r.0 == op.d) {
-            self.memory.known = None;
-        }
-        self.memory.compare = None;
-        if matches!(op.code, Code::Cc | Code::CcI) {
-            self.memory.compare = Some(Fused { op, index: self.ops.len() });
-        }
-        self.ops.push(op);
+        self.b.emit(op);
     }
 
-    /// Writes a constant to a register, and remembers it.
+    /// Writes a constant to a register.
     fn constant(&mut self, d: Reg, value: u64) {
-        self.push(Op::new(Code::MovI).d(d).imm(value.cast_signed()));
         if d != SINK {
-            self.memory.known = Some((d, value));
+            self.b.movi(d, value);
         }
     }
 
-    /// The constant in a register, if the instructions before put one there.
+    /// The ops of the instruction before this one, if this one has emitted none yet.
+    fn before(&self) -> &[Op] {
+        let Some((mark, before)) = self.b.ops().split_last() else { return &[] };
+        if mark.code != Code::InsnStart {
+            return &[];
+        }
+        let start = before.iter().rposition(|op| op.code == Code::InsnStart);
+        before.get(start.map_or(0, |at| at + 1)..).unwrap_or(&[])
+    }
+
+    /// The constant in `r`, if the instruction before put it there.
     fn known(&self, r: Reg) -> Option<u64> {
-        self.memory.known.filter(|&(known, _)| known == r).map(|(_, value)| value)
+        let [op] = self.before() else { return None };
+        (op.code == Code::MovI && op.d == r.0).then_some(op.imm.cast_unsigned())
     }
 
-    /// A slot was written by an op that does not have it as `d`.
-    fn forget(&mut self, r: Reg) {
-        if self.memory.known.is_some_and(|(known, _)| known == r) {
-            self.memory.known = None;
-        }
-    }
-
-    /// Says that `r` holds the result that the flags were set from.
-    fn result_is(&mut self, sets: bool, wide: bool, r: Reg) {
-        if sets && r != SINK && r != ZERO {
-            self.memory.result = Some((wide, r));
-        }
-    }
-
-    /// The register whose sign and zeroness are N and Z, if the instruction before left one.
+    /// The register whose sign and zeroness are N and Z, and whether it is 64 bits wide, if the
+    /// instruction before was an addition or subtraction that left its result in one.
     fn result(&self) -> Option<(bool, Reg)> {
-        self.last.result
-    }
-
-    /// The compare that the instruction before ended with, if nothing else came after.
-    fn take_compare(&self) -> Option<Fused> {
-        let fused = self.last.compare?;
-        let only_marks = self.ops.iter().skip(fused.index + 1).all(|op| op.code == Code::InsnStart);
-        (only_marks && self.last.result.is_none()).then_some(fused)
-    }
-
-    /// Takes a compare out again, because a branch does its work.
-    fn drop_compare(&mut self, fused: Fused) {
-        if fused.index < self.ops.len() {
-            self.ops.remove(fused.index);
+        let [.., record, last] = self.before() else { return None };
+        if !matches!(record.code, Code::Cc | Code::CcI) || last.d == SINK.0 {
+            return None;
         }
+        let wide = match last.code {
+            Code::Add64 | Code::AddI64 | Code::Sub64 | Code::Neg64 => true,
+            Code::Add32 | Code::AddI32 | Code::Sub32 | Code::Neg32 => false,
+            _ => return None,
+        };
+        Some((wide, Reg(last.d)))
     }
 
     /// Address of the next instruction.
@@ -137,24 +93,28 @@ impl Lower<'_> {
         self.pc.wrapping_add(4)
     }
 
-    /// Ends the block with a branch to `taken`.
+    /// Ends the block with a branch to `taken`, else to the next instruction.
     fn end(&mut self, op: Op, taken: u64) {
-        self.push(op);
-        self.end = Some(End { taken, next: self.next_pc() });
+        let next = self.next_pc();
+        self.b.branch(op, taken, next);
+        self.ended = true;
     }
 
     /// Ends the block with an op that has no direct target.
     fn leave(&mut self, op: Op) {
-        let next = self.next_pc();
-        self.end(op, next);
+        self.push(op);
+        self.ended = true;
     }
 
     fn undefined(&mut self) {
-        self.leave(Op::new(Code::Undefined));
+        self.b.undefined();
+        self.ended = true;
     }
 
     fn unsupported(&mut self) {
-        self.leave(Op::new(Code::Unsupported));
+        let name = format!("{:?}", self.insn.inst.opcode).to_lowercase();
+        self.b.unsupported(name);
+        self.ended = true;
     }
 }
 

@@ -1,0 +1,671 @@
+//! What the arm64 micro-op computes: Advanced SIMD and scalar floating point, and the few system
+//! registers that need more than a move.
+//!
+//! The `x` field of the op is an [`A64Op`] with a lane size, a `Q` bit and a scalar bit (see
+//! [`lane_op`]); `imm` is said at each. A result narrower than 128 bits clears the rest of its
+//! register, as the architecture does.
+//!
+//! Source: Arm DDI 0487, "A64 – Advanced SIMD and Floating-point Instruction Descriptions".
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "narrowing lanes is what these instructions do"
+)]
+
+mod fp_lanes;
+mod lanes;
+
+use crate::arm64::float::{self, Float, Round, Sign};
+use crate::exec::Flow;
+use crate::flags;
+use crate::ir::{CcKind, Code, Cond, Op};
+use crate::state::CpuState;
+use lanes::{Lane, Read, build, by_size, get, map1, map2, map3, mask, saturate};
+
+/// Position of the lane size in the `x` field.
+const SIZE_AT: u16 = 10;
+/// The `Q` bit in the `x` field: 128-bit vectors, or the upper half of a source.
+pub(crate) const Q: u16 = 1 << 12;
+/// The scalar bit in the `x` field: one lane.
+const SCALAR: u16 = 1 << 13;
+/// FPSR: cumulative saturation.
+const FPSR_QC: u32 = 1 << 27;
+/// FPSR bits that can be written.
+const FPSR_MASK: u64 = 0xf800_009f;
+/// FPCR bits that change results: AHP, DN, FZ, RMode, FZ16.
+const FPCR_MODES: u64 = 0x07c8_0000;
+
+macro_rules! define_ops {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Sub-operation of [`Code::A64`], in the low bits of `x`. Named as the instructions; where one is left
+        /// out the name says what it does.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u16)]
+        pub(crate) enum A64Op { $($(#[$doc])* $name),* }
+
+        const ALL: &[A64Op] = &[$(A64Op::$name),*];
+    };
+}
+
+define_ops! {
+    // System registers.
+    ReadFpcr, ReadFpsr, WriteFpcr, WriteFpsr,
+    // Moves and permutations. Lane numbers in imm.
+    /// Low bits of va, by size.
+    Low,
+    /// Every lane = integer a.
+    DupR,
+    /// Every lane = lane imm of va.
+    DupLane,
+    /// Lane imm bits 7–4 of vd = lane imm bits 3–0 of va.
+    InsLane,
+    /// imm registers from va on, interleaved into temporaries from vd on.
+    Interleave,
+    /// imm temporaries from va on, deinterleaved into registers from vd on.
+    Deinterleave,
+    Ext, Zip1, Zip2, Uzp1, Uzp2, Trn1, Trn2, Rev16, Rev32, Rev64,
+    /// Table of imm registers from va on, indices vb; others zero.
+    Tbl,
+    /// As Tbl; others keep vd.
+    Tbx,
+    // Bitwise.
+    And, Bic, Orr, Orn, Eor, Bsl, Bit, Bif, Not,
+    /// vd | imm in both halves
+    OrrI,
+    /// vd & !imm in both halves
+    BicI,
+    // Integer, three registers of the same type.
+    Add, Sub, Mul, Mla, Mls, Pmul, Cmeq, Cmtst, Cmgt, Cmge, Cmhi, Cmhs,
+    Smax, Umax, Smin, Umin, Smaxp, Umaxp, Sminp, Uminp, Addp, Sabd, Uabd, Saba, Uaba,
+    Shadd, Uhadd, Srhadd, Urhadd, Shsub, Uhsub, Sqadd, Uqadd, Sqsub, Uqsub,
+    Sshl, Ushl, Srshl, Urshl, Sqshl, Uqshl, Sqrshl, Uqrshl, Sqdmulh, Sqrdmulh,
+    // Integer, two registers.
+    Cmgt0, Cmge0, Cmeq0, Cmle0, Cmlt0, Abs, Neg, Sqabs, Sqneg, Cls, Clz, Cnt, Rbit, Suqadd, Usqadd,
+    Saddlp, Uaddlp, Sadalp, Uadalp, Xtn, Sqxtn, Uqxtn, Sqxtun, Shll,
+    // Integer, widening and narrowing.
+    Saddl, Uaddl, Saddw, Uaddw, Ssubl, Usubl, Ssubw, Usubw, Addhn, Raddhn, Subhn, Rsubhn,
+    Sabal, Uabal, Sabdl, Uabdl, Smull, Umull, Smlal, Umlal, Smlsl, Umlsl,
+    Sqdmull, Sqdmlal, Sqdmlsl, Pmull,
+    // Reductions.
+    Addv, Saddlv, Uaddlv, Smaxv, Umaxv, Sminv, Uminv,
+    // Shifts by imm.
+    Sshr, Ushr, Ssra, Usra, Srshr, Urshr, Srsra, Ursra, Shl, Sri, Sli, SqshlI, UqshlI, Sqshlu,
+    Shrn, Rshrn, Sqshrn, Sqrshrn, Uqshrn, Uqrshrn, Sqshrun, Sqrshrun, Sshll, Ushll,
+    // Floating point, lanes or scalar.
+    Fadd, Fsub, Fmul, Fdiv, Fmax, Fmin, Fmaxnm, Fminnm, Fmulx, Fnmul, Fabd, Frecps, Frsqrts,
+    Fmla, Fmls, Faddp, Fmaxp, Fminp, Fmaxnmp, Fminnmp,
+    Fcmeq, Fcmge, Fcmgt, Facge, Facgt, Fcmeq0, Fcmge0, Fcmgt0, Fcmle0, Fcmlt0,
+    Fabs, Fneg, Fsqrt, Frintn, Frintp, Frintm, Frintz, Frinta, Frecpe, Frsqrte, Frecpx,
+    Urecpe, Ursqrte, Fcvtl, Fcvtn, Fcvtxn, FcvtlH, FcvtnH,
+    Fmaxv, Fminv, Fmaxnmv, Fminnmv,
+    // Conversions in vector registers, fractional bits in imm.
+    FcvtnsV, FcvtnuV, FcvtpsV, FcvtpuV, FcvtmsV, FcvtmuV, FcvtzsV, FcvtzuV, FcvtasV, FcvtauV,
+    ScvtfV, UcvtfV,
+    // Conversions between integer registers (W, or X with the Q bit) and scalars.
+    FcvtnsR, FcvtnuR, FcvtpsR, FcvtpuR, FcvtmsR, FcvtmuR, FcvtzsR, FcvtzuR, FcvtasR, FcvtauR,
+    ScvtfR, UcvtfR,
+    // Scalar only. The third source is c.
+    Fmadd, Fmsub, Fnmadd, Fnmsub,
+    /// Flags from va and vb, or zero if imm is 1.
+    Fcmp,
+    /// As Fcmp if condition c holds, else NZCV = imm.
+    Fccmp,
+    /// va if condition c holds, else vb.
+    Fcsel,
+    FcvtSD, FcvtDS, FcvtHS, FcvtHD, FcvtSH, FcvtDH,
+}
+
+impl A64Op {
+    /// The micro-op, with neither size nor `Q`.
+    pub(crate) const fn op(self) -> Op {
+        Op::new(Code::A64).x(self as u16)
+    }
+
+    #[inline(always)]
+    fn from_raw(x: u16) -> A64Op {
+        ALL.get(usize::from(x & 0x3ff)).copied().unwrap_or(A64Op::ReadFpcr)
+    }
+}
+
+/// The micro-op on lanes of `8 << size` bits, in 128 bits if `q`.
+pub(crate) const fn lane_op(op: A64Op, size: u8, q: bool) -> Op {
+    let q = if q { Q } else { 0 };
+    Op::new(Code::A64).x(op as u16 | (size as u16 & 3) << SIZE_AT | q)
+}
+
+/// The micro-op on one lane of `8 << size` bits.
+pub(crate) const fn scalar_op(op: A64Op, size: u8) -> Op {
+    Op::new(Code::A64).x(op as u16 | (size as u16 & 3) << SIZE_AT | SCALAR)
+}
+
+/// The bits of a register that take part.
+#[inline(always)]
+const fn active(size: u8, x: u16) -> u128 {
+    if x & SCALAR != 0 {
+        u128::MAX >> (128 - (8 << size))
+    } else if x & Q != 0 {
+        u128::MAX
+    } else {
+        u64::MAX as u128
+    }
+}
+
+/// Executes the op.
+pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
+    use A64Op as O;
+    let id = A64Op::from_raw(op.x);
+    let size = (op.x >> SIZE_AT & 3) as u8;
+    let (a, b) = (s.v[usize::from(op.a & 127)], s.v[usize::from(op.b & 127)]);
+    let d = s.v[usize::from(op.d & 127)];
+    let q = op.x & Q != 0;
+    let live = active(size, op.x);
+    let value = match id {
+        O::ReadFpcr => return to_r(s, op, u64::from(s.fpcr)),
+        O::ReadFpsr => return to_r(s, op, u64::from(s.fpsr)),
+        O::WriteFpcr => return write_fpcr(s, op),
+        O::WriteFpsr => {
+            s.fpsr = (s.r[usize::from(op.a)] & FPSR_MASK) as u32;
+            return Flow::Next;
+        }
+        O::Low => a,
+        O::DupR => {
+            let r = i128::from(s.r[usize::from(op.a)]);
+            by_size!(size, T => build(|_| T::wrap(r)))
+        }
+        O::DupLane => by_size!(size, T => {
+            let lane = get::<T>(a, op.imm as usize);
+            build(|_| lane)
+        }),
+        O::InsLane => {
+            let (to, from) = ((op.imm >> 4) as usize, (op.imm & 15) as usize);
+            let old = d;
+            s.v[usize::from(op.d & 127)] =
+                by_size!(size, T => build(|i| get::<T>(if i == to { a } else { old }, if i == to { from } else { i })));
+            return Flow::Next;
+        }
+        O::Interleave | O::Deinterleave => return structure(s, op, id, size),
+        O::Ext => {
+            let n = op.imm as u32 * 8;
+            let (low, high) = if q { (a, b) } else { (a & live, 0) };
+            let joined = if q { low } else { low | (b & live) << 64 };
+            if n == 0 { joined } else if q { low >> n | high << (128 - n) } else { joined >> n }
+        }
+        O::Zip1 | O::Zip2 | O::Uzp1 | O::Uzp2 | O::Trn1 | O::Trn2 => permute(id, size, q, a, b),
+        O::Rev16 => map1::<u16>(a, u16::swap_bytes),
+        O::Rev32 if size == 0 => map1::<u32>(a, u32::swap_bytes),
+        O::Rev32 => map1::<u32>(a, |x| x.rotate_left(16)),
+        O::Rev64 => match size {
+            0 => map1::<u64>(a, u64::swap_bytes),
+            1 => map1::<u64>(a, |x| ((x & 0xffff) << 48) | ((x & 0xffff_0000) << 16) | (x >> 16 & 0xffff_0000) | x >> 48),
+            _ => map1::<u64>(a, |x| x.rotate_left(32)),
+        },
+        O::Tbl => table(s, op, b, 0),
+        O::Tbx => table(s, op, b, d),
+        O::And => a & b,
+        O::Bic => a & !b,
+        O::Orr => a | b,
+        O::Orn => a | !b,
+        O::Eor => a ^ b,
+        O::Bsl => (d & a) | (!d & b),
+        O::Bit => (d & !b) | (a & b),
+        O::Bif => (d & b) | (a & !b),
+        O::Not => !a,
+        O::OrrI => d | twice(op.imm),
+        O::BicI => d & !twice(op.imm),
+        O::Add => by_size!(size, T => map2(a, b, <T as Lane>::wrapping_add)),
+        O::Sub => by_size!(size, T => map2(a, b, <T as Lane>::wrapping_sub)),
+        O::Mul => by_size!(size, T => map2(a, b, <T as Lane>::wrapping_mul)),
+        O::Mla => by_size!(size, T => map3::<T>(d, a, b, |c, x, y| c.wrapping_add(x.wrapping_mul(y)))),
+        O::Mls => by_size!(size, T => map3::<T>(d, a, b, |c, x, y| c.wrapping_sub(x.wrapping_mul(y)))),
+        O::Pmul => map2::<u8>(a, b, |x, y| polynomial(u64::from(x), u64::from(y)) as u8),
+        O::Cmeq => by_size!(size, T => map2::<T>(a, b, |x, y| mask(x == y))),
+        O::Cmtst => by_size!(size, T => map2::<T>(a, b, |x, y| mask(x.and(y) != T::ZERO))),
+        O::Cmgt => by_size!(size, T => map2::<T>(a, b, |x, y| mask(x.signed() > y.signed()))),
+        O::Cmge => by_size!(size, T => map2::<T>(a, b, |x, y| mask(x.signed() >= y.signed()))),
+        O::Cmhi => by_size!(size, T => map2::<T>(a, b, |x, y| mask(x > y))),
+        O::Cmhs => by_size!(size, T => map2::<T>(a, b, |x, y| mask(x >= y))),
+        O::Cmgt0 => by_size!(size, T => map1::<T>(a, |x| mask(x.wide_s() > 0))),
+        O::Cmge0 => by_size!(size, T => map1::<T>(a, |x| mask(x.wide_s() >= 0))),
+        O::Cmeq0 => by_size!(size, T => map1::<T>(a, |x| mask(x == T::ZERO))),
+        O::Cmle0 => by_size!(size, T => map1::<T>(a, |x| mask(x.wide_s() <= 0))),
+        O::Cmlt0 => by_size!(size, T => map1::<T>(a, |x| mask(x.wide_s() < 0))),
+        O::Smax => by_size!(size, T => map2::<T>(a, b, |x, y| if x.signed() > y.signed() { x } else { y })),
+        O::Smin => by_size!(size, T => map2::<T>(a, b, |x, y| if x.signed() < y.signed() { x } else { y })),
+        O::Umax => by_size!(size, T => map2::<T>(a, b, Ord::max)),
+        O::Umin => by_size!(size, T => map2::<T>(a, b, Ord::min)),
+        O::Smaxp => by_size!(size, T => pairs::<T>(a, b, q, |x, y| if x.signed() > y.signed() { x } else { y })),
+        O::Sminp => by_size!(size, T => pairs::<T>(a, b, q, |x, y| if x.signed() < y.signed() { x } else { y })),
+        O::Umaxp => by_size!(size, T => pairs::<T>(a, b, q, Ord::max)),
+        O::Uminp => by_size!(size, T => pairs::<T>(a, b, q, Ord::min)),
+        O::Addp if op.x & SCALAR != 0 => u128::from((a as u64).wrapping_add((a >> 64) as u64)),
+        O::Addp => by_size!(size, T => pairs::<T>(a, b, q, <T as Lane>::wrapping_add)),
+        O::Sabd => by_size!(size, T => map2::<T>(a, b, |x, y| T::wrap((x.wide_s() - y.wide_s()).abs()))),
+        O::Uabd => by_size!(size, T => map2::<T>(a, b, |x, y| T::wrap((x.wide_u() - y.wide_u()).abs()))),
+        O::Saba => by_size!(size, T => map3::<T>(d, a, b, |c, x, y| T::wrap(c.wide_u() + (x.wide_s() - y.wide_s()).abs()))),
+        O::Uaba => by_size!(size, T => map3::<T>(d, a, b, |c, x, y| T::wrap(c.wide_u() + (x.wide_u() - y.wide_u()).abs()))),
+        O::Shadd | O::Uhadd => halving(read(id == O::Shadd), size, a, b, |x, y| (x + y) >> 1),
+        O::Srhadd | O::Urhadd => halving(read(id == O::Srhadd), size, a, b, |x, y| (x + y + 1) >> 1),
+        O::Shsub | O::Uhsub => halving(read(id == O::Shsub), size, a, b, |x, y| (x - y) >> 1),
+        O::Abs => by_size!(size, T => map1::<T>(a, |x| T::wrap(x.wide_s().abs()))),
+        O::Neg => by_size!(size, T => map1::<T>(a, |x| T::ZERO.wrapping_sub(x))),
+        O::Cls => by_size!(size, T => map1::<T>(a, |x| T::wrap(i128::from(x.leading_signs())))),
+        O::Clz => by_size!(size, T => map1::<T>(a, |x| T::wrap(i128::from(<T as Lane>::leading_zeros(x))))),
+        O::Cnt => map1::<u8>(a, |x| x.count_ones() as u8),
+        O::Rbit => map1::<u8>(a, u8::reverse_bits),
+        O::Sqadd | O::Uqadd | O::Sqsub | O::Uqsub | O::Sqdmulh | O::Sqrdmulh | O::Sqabs | O::Sqneg
+        | O::Suqadd | O::Usqadd => saturating(s, id, size, a & live, b & live, d & live),
+        O::Sshl | O::Ushl | O::Srshl | O::Urshl | O::Sqshl | O::Uqshl | O::Sqrshl | O::Uqrshl => {
+            shift_by_register(s, id, size, a & live, b & live)
+        }
+        O::Saddlp | O::Uaddlp | O::Sadalp | O::Uadalp => add_long_pairs(id, size, a, d),
+        O::Xtn | O::Sqxtn | O::Uqxtn | O::Sqxtun | O::Shrn | O::Rshrn | O::Sqshrn | O::Sqrshrn
+        | O::Uqshrn | O::Uqrshrn | O::Sqshrun | O::Sqrshrun => return narrow(s, op, id, size, a),
+        O::Addhn | O::Raddhn | O::Subhn | O::Rsubhn => return narrow_high(s, op, id, size, a, b),
+        O::Shll | O::Sshll | O::Ushll | O::Saddl | O::Uaddl | O::Ssubl | O::Usubl | O::Sabdl
+        | O::Uabdl | O::Sabal | O::Uabal | O::Smull | O::Umull | O::Smlal | O::Umlal | O::Smlsl
+        | O::Umlsl | O::Saddw | O::Uaddw | O::Ssubw | O::Usubw => {
+            let (low_a, low_b) = if q { (a >> 64, b >> 64) } else { (a, b) };
+            let wide_first = matches!(id, O::Saddw | O::Uaddw | O::Ssubw | O::Usubw);
+            let first = if wide_first { a } else { low_a };
+            s.v[usize::from(op.d & 127)] = widening(id, size, first, low_b, d, op.imm);
+            return Flow::Next;
+        }
+        O::Sqdmull | O::Sqdmlal | O::Sqdmlsl => {
+            let half = if q { (a >> 64, b >> 64) } else { (a, b) };
+            let wide = doubling(s, id, size, half.0, half.1, d, op.x & SCALAR != 0);
+            s.v[usize::from(op.d & 127)] = wide;
+            return Flow::Next;
+        }
+        O::Pmull => {
+            let (x, y) = if q { ((a >> 64) as u64, (b >> 64) as u64) } else { (a as u64, b as u64) };
+            let (x, y) = (u128::from(x), u128::from(y));
+            s.v[usize::from(op.d & 127)] = build(|i| {
+                polynomial(u64::from(get::<u8>(x, i)), u64::from(get::<u8>(y, i))) as u16
+            });
+            return Flow::Next;
+        }
+        O::Addv | O::Saddlv | O::Uaddlv | O::Smaxv | O::Umaxv | O::Sminv | O::Uminv => {
+            s.v[usize::from(op.d & 127)] = reduce(id, size, q, a);
+            return Flow::Next;
+        }
+        O::Sshr | O::Ushr | O::Ssra | O::Usra | O::Srshr | O::Urshr | O::Srsra | O::Ursra
+        | O::Shl | O::Sri | O::Sli => shift_by_immediate(id, size, a, d, op.imm as u32),
+        O::SqshlI | O::UqshlI | O::Sqshlu => saturating_shift(s, id, size, a & live, op.imm as u32),
+        _ => return floating(s, op, id, size),
+    };
+    s.v[usize::from(op.d & 127)] = value & live;
+    Flow::Next
+}
+
+/// Floating point: by lane size, 32 or 64 bits.
+fn floating(s: &mut CpuState, op: &Op, id: A64Op, size: u8) -> Flow {
+    if let Some(flow) = convert_format(s, op, id) {
+        return flow;
+    }
+    if size == 3 { fp_lanes::exec::<u64>(s, op, id) } else { fp_lanes::exec::<u32>(s, op, id) }
+}
+
+/// Writes an integer destination.
+fn to_r(s: &mut CpuState, op: &Op, value: u64) -> Flow {
+    s.r[usize::from(op.d)] = value;
+    Flow::Next
+}
+
+fn write_fpcr(s: &mut CpuState, op: &Op) -> Flow {
+    if s.r[usize::from(op.a)] & FPCR_MODES != 0 {
+        return Flow::Unsupported;
+    }
+    s.fpcr = 0;
+    Flow::Next
+}
+
+const fn read(signed: bool) -> Read {
+    if signed { Read::Signed } else { Read::Unsigned }
+}
+
+/// An immediate in both halves.
+const fn twice(imm: i64) -> u128 {
+    let half = imm.cast_unsigned() as u128;
+    half | half << 64
+}
+
+/// Carry-less product.
+fn polynomial(a: u64, b: u64) -> u64 {
+    (0..8).filter(|i| a >> i & 1 != 0).fold(0, |r, i| r ^ b << i)
+}
+
+/// Adjacent lanes of `a`, then of `b`, combined.
+#[inline(always)]
+fn pairs<T: Lane>(a: u128, b: u128, q: bool, f: impl Fn(T, T) -> T) -> u128 {
+    let n = if q { T::N } else { T::N / 2 };
+    let (x, y) = (a.to_le_bytes(), b.to_le_bytes());
+    build(|i| {
+        let (from, at) = if i < n / 2 { (&x, 2 * i) } else { (&y, (2 * i).wrapping_sub(n)) };
+        f(T::get(from, at & (T::N - 1)), T::get(from, (at + 1) & (T::N - 1)))
+    })
+}
+
+fn halving(r: Read, size: u8, a: u128, b: u128, f: impl Fn(i128, i128) -> i128) -> u128 {
+    by_size!(size, T => map2::<T>(a, b, |x, y| T::wrap(f(r.lane(x), r.lane(y)))))
+}
+
+fn note_saturation(s: &mut CpuState, saturated: bool) {
+    if saturated {
+        s.fpsr |= FPSR_QC;
+    }
+}
+
+fn saturating(s: &mut CpuState, id: A64Op, size: u8, a: u128, b: u128, d: u128) -> u128 {
+    use A64Op as O;
+    let mut hit = false;
+    let value = by_size!(size, T => match id {
+        O::Sqadd => map2::<T>(a, b, |x, y| saturate(x.wide_s() + y.wide_s(), Read::Signed, &mut hit)),
+        O::Uqadd => map2::<T>(a, b, |x, y| saturate(x.wide_u() + y.wide_u(), Read::Unsigned, &mut hit)),
+        O::Sqsub => map2::<T>(a, b, |x, y| saturate(x.wide_s() - y.wide_s(), Read::Signed, &mut hit)),
+        O::Uqsub => map2::<T>(a, b, |x, y| saturate(x.wide_u() - y.wide_u(), Read::Unsigned, &mut hit)),
+        O::Sqdmulh => map2::<T>(a, b, |x, y| {
+            saturate((2 * x.wide_s() * y.wide_s()) >> T::BITS, Read::Signed, &mut hit)
+        }),
+        O::Sqrdmulh => map2::<T>(a, b, |x, y| {
+            let round = 1i128 << (T::BITS - 1);
+            saturate((2 * x.wide_s() * y.wide_s() + round) >> T::BITS, Read::Signed, &mut hit)
+        }),
+        O::Sqabs => map1::<T>(a, |x| saturate(x.wide_s().abs(), Read::Signed, &mut hit)),
+        O::Sqneg => map1::<T>(a, |x| saturate(-x.wide_s(), Read::Signed, &mut hit)),
+        O::Suqadd => map2::<T>(d, a, |x, y| saturate(x.wide_s() + y.wide_u(), Read::Signed, &mut hit)),
+        _ => map2::<T>(d, a, |x, y| saturate(x.wide_u() + y.wide_s(), Read::Unsigned, &mut hit)),
+    });
+    note_saturation(s, hit);
+    value
+}
+
+/// One lane shifted by a signed amount: left if positive, else right, perhaps rounding.
+fn shift_lane<T: Lane>(value: i128, by: i8, range: Read, rounds: bool, hit: Option<&mut bool>) -> T {
+    let by = i32::from(by);
+    if by < 0 {
+        let n = (-by).min(100) as u32;
+        let rounding = if rounds { 1i128 << (n - 1) } else { 0 };
+        return T::wrap((value + rounding) >> n);
+    }
+    let Some(hit) = hit else {
+        return if by as u32 >= T::BITS { T::ZERO } else { T::wrap(value << by) };
+    };
+    // Far enough to saturate anything but zero, without overflowing 128 bits.
+    let far = by as u32 >= T::BITS;
+    let shifted = if far { value.signum() << 100 } else { value << by };
+    saturate(shifted, range, hit)
+}
+
+fn shift_by_register(s: &mut CpuState, id: A64Op, size: u8, a: u128, b: u128) -> u128 {
+    use A64Op as O;
+    let r = read(matches!(id, O::Sshl | O::Srshl | O::Sqshl | O::Sqrshl));
+    let rounds = matches!(id, O::Srshl | O::Urshl | O::Sqrshl | O::Uqrshl);
+    let saturates = matches!(id, O::Sqshl | O::Uqshl | O::Sqrshl | O::Uqrshl);
+    let mut hit = false;
+    let value = by_size!(size, T => map2::<T>(a, b, |x, y| {
+        let by = y.wide_u() as i8;
+        shift_lane(r.lane(x), by, r, rounds, saturates.then_some(&mut hit))
+    }));
+    note_saturation(s, hit);
+    value
+}
+
+fn shift_by_immediate(id: A64Op, size: u8, a: u128, d: u128, n: u32) -> u128 {
+    use A64Op as O;
+    let r = read(matches!(id, O::Sshr | O::Ssra | O::Srshr | O::Srsra));
+    by_size!(size, T => map2::<T>(d, a, |old, x| {
+        let rounding = if n == 0 { 0 } else { 1i128 << (n - 1) };
+        match id {
+            O::Sshr | O::Ushr => T::wrap(r.lane(x) >> n),
+            O::Ssra | O::Usra => old.wrapping_add(T::wrap(r.lane(x) >> n)),
+            O::Srshr | O::Urshr => T::wrap((r.lane(x) + rounding) >> n),
+            O::Srsra | O::Ursra => old.wrapping_add(T::wrap((r.lane(x) + rounding) >> n)),
+            O::Shl => T::wrap(x.wide_u() << n),
+            O::Sri => {
+                let kept = T::ONES.wide_u() & !(T::ONES.wide_u() >> n);
+                T::wrap(old.wide_u() & kept | x.wide_u() >> n)
+            }
+            _ => T::wrap(old.wide_u() & ((1i128 << n) - 1) | x.wide_u() << n),
+        }
+    }))
+}
+
+fn saturating_shift(s: &mut CpuState, id: A64Op, size: u8, a: u128, n: u32) -> u128 {
+    use A64Op as O;
+    let (from, to) = match id {
+        O::SqshlI => (Read::Signed, Read::Signed),
+        O::UqshlI => (Read::Unsigned, Read::Unsigned),
+        _ => (Read::Signed, Read::Unsigned),
+    };
+    let mut hit = false;
+    let value = by_size!(size, T => map1::<T>(a, |x| saturate(from.lane(x) << n, to, &mut hit)));
+    note_saturation(s, hit);
+    value
+}
+
+/// Pairs of lanes added into lanes twice as wide, `size` being the narrow one.
+fn add_long_pairs(id: A64Op, size: u8, a: u128, d: u128) -> u128 {
+    use A64Op as O;
+    let r = read(matches!(id, O::Saddlp | O::Sadalp));
+    let accumulates = matches!(id, O::Sadalp | O::Uadalp);
+    by_size!(size + 1, T => build(|i| {
+        let sum = r.at(a, size, 2 * i) + r.at(a, size, 2 * i + 1);
+        let old = if accumulates { get::<T>(d, i).wide_u() } else { 0 };
+        T::wrap(old + sum)
+    }))
+}
+
+/// Wide lanes narrowed to `size`, into the low half, or with `Q` into the high half.
+fn narrow(s: &mut CpuState, op: &Op, id: A64Op, size: u8, a: u128) -> Flow {
+    use A64Op as O;
+    let from = read(!matches!(id, O::Uqxtn | O::Uqshrn | O::Uqrshrn));
+    let to = match id {
+        O::Xtn | O::Shrn | O::Rshrn => None,
+        O::Sqxtn | O::Sqshrn | O::Sqrshrn => Some(Read::Signed),
+        _ => Some(Read::Unsigned),
+    };
+    let n = op.imm as u32;
+    let rounds = matches!(id, O::Rshrn | O::Sqrshrn | O::Uqrshrn | O::Sqrshrun);
+    let rounding = if rounds && n > 0 { 1i128 << (n - 1) } else { 0 };
+    let one = op.x & SCALAR != 0;
+    let mut hit = false;
+    let value = by_size!(size, T => build(|i| {
+        if i >= T::N / 2 || (one && i > 0) {
+            return T::ZERO;
+        }
+        let wide = (from.at(a, size + 1, i) + rounding) >> n;
+        match to {
+            None => T::wrap(wide),
+            Some(range) => saturate(wide, range, &mut hit),
+        }
+    }));
+    note_saturation(s, hit);
+    put_half(s, op, value)
+}
+
+/// A narrowed result: low half with the rest cleared, or the high half with the rest kept.
+fn put_half(s: &mut CpuState, op: &Op, value: u128) -> Flow {
+    let d = &mut s.v[usize::from(op.d & 127)];
+    *d = if op.x & Q != 0 { *d & u128::from(u64::MAX) | value << 64 } else { value };
+    Flow::Next
+}
+
+/// The high halves of sums and differences of wide lanes.
+fn narrow_high(s: &mut CpuState, op: &Op, id: A64Op, size: u8, a: u128, b: u128) -> Flow {
+    use A64Op as O;
+    let value = by_size!(size, T => build(|i| {
+        if i >= T::N / 2 {
+            return T::ZERO;
+        }
+        let (x, y) = (Read::Unsigned.at(a, size + 1, i), Read::Unsigned.at(b, size + 1, i));
+        let sum = if matches!(id, O::Addhn | O::Raddhn) { x + y } else { x - y };
+        let rounding = if matches!(id, O::Raddhn | O::Rsubhn) { 1i128 << (T::BITS - 1) } else { 0 };
+        T::wrap((sum + rounding) >> T::BITS)
+    }));
+    put_half(s, op, value)
+}
+
+/// Lanes of `size` in the low half of the sources to lanes twice as wide.
+fn widening(id: A64Op, size: u8, a: u128, b: u128, d: u128, imm: i64) -> u128 {
+    use A64Op as O;
+    let signed = matches!(
+        id,
+        O::Saddl | O::Ssubl | O::Sabdl | O::Sabal | O::Smull | O::Smlal | O::Smlsl | O::Saddw
+            | O::Ssubw | O::Sshll
+    );
+    let r = read(signed);
+    by_size!(size + 1, T => build(|i| {
+        let (x, y) = (r.at(a, size, i), r.at(b, size, i));
+        let old = get::<T>(d, i).wide_u();
+        let wide = get::<T>(a, i).wide_u();
+        T::wrap(match id {
+            O::Saddl | O::Uaddl => x + y,
+            O::Ssubl | O::Usubl => x - y,
+            O::Sabdl | O::Uabdl => (x - y).abs(),
+            O::Sabal | O::Uabal => old + (x - y).abs(),
+            O::Smull | O::Umull => x * y,
+            O::Smlal | O::Umlal => old + x * y,
+            O::Smlsl | O::Umlsl => old - x * y,
+            O::Saddw | O::Uaddw => wide + y,
+            O::Ssubw | O::Usubw => wide - y,
+            _ => x << imm,
+        })
+    }))
+}
+
+/// Doubling products with saturation, of lanes of `size`, to lanes twice as wide.
+fn doubling(
+    s: &mut CpuState,
+    id: A64Op,
+    size: u8,
+    a: u128,
+    b: u128,
+    d: u128,
+    scalar: bool,
+) -> u128 {
+    let mut hit = false;
+    let value = by_size!(size + 1, T => build(|i| {
+        if scalar && i > 0 {
+            return T::ZERO;
+        }
+        let (x, y) = (Read::Signed.at(a, size, i), Read::Signed.at(b, size, i));
+        let product: T = saturate(2 * x * y, Read::Signed, &mut hit);
+        let old = get::<T>(d, i).wide_s();
+        match id {
+            A64Op::Sqdmlal => saturate(old + product.wide_s(), Read::Signed, &mut hit),
+            A64Op::Sqdmlsl => saturate(old - product.wide_s(), Read::Signed, &mut hit),
+            _ => product,
+        }
+    }));
+    note_saturation(s, hit);
+    value
+}
+
+fn reduce(id: A64Op, size: u8, q: bool, a: u128) -> u128 {
+    use A64Op as O;
+    let r = read(matches!(id, O::Saddlv | O::Smaxv | O::Sminv));
+    let n = (if q { 16 } else { 8 }) >> size;
+    let lanes = (0..n).map(|i| r.at(a, size, i));
+    let bits = if matches!(id, O::Saddlv | O::Uaddlv) { 16 << size } else { 8 << size };
+    let value = match id {
+        O::Addv | O::Saddlv | O::Uaddlv => lanes.sum(),
+        O::Smaxv | O::Umaxv => lanes.max().unwrap_or(0),
+        _ => lanes.min().unwrap_or(0),
+    };
+    value.cast_unsigned() & (u128::MAX >> (128 - bits))
+}
+
+fn permute(id: A64Op, size: u8, q: bool, a: u128, b: u128) -> u128 {
+    use A64Op as O;
+    by_size!(size, T => {
+        let n = if q { T::N } else { T::N / 2 };
+        build(|i| {
+            if i >= n {
+                return T::ZERO;
+            }
+            let (first, at) = match id {
+                O::Zip1 => (i & 1 == 0, i / 2),
+                O::Zip2 => (i & 1 == 0, n / 2 + i / 2),
+                O::Uzp1 => (i < n / 2, 2 * i % n),
+                O::Uzp2 => (i < n / 2, 2 * i % n + 1),
+                O::Trn1 => (i & 1 == 0, i & !1),
+                _ => (i & 1 == 0, i | 1),
+            };
+            get::<T>(if first { a } else { b }, at)
+        })
+    })
+}
+
+/// `TBL` and `TBX` over `imm` registers, wrapping from 31 to 0.
+fn table(s: &CpuState, op: &Op, indices: u128, otherwise: u128) -> u128 {
+    let registers = usize::from(op.imm as u8 & 7);
+    build(|i| {
+        let index = usize::from(get::<u8>(indices, i));
+        if index >= registers * 16 {
+            return get::<u8>(otherwise, i);
+        }
+        let register = (usize::from(op.a) + index / 16) & 31;
+        get::<u8>(s.v[register], index % 16)
+    })
+}
+
+/// Between memory order (in temporaries) and registers, for `LD2`–`LD4` and `ST2`–`ST4`.
+fn structure(s: &mut CpuState, op: &Op, id: A64Op, size: u8) -> Flow {
+    let registers = usize::from(op.imm as u8 & 7).clamp(1, 4);
+    let lanes = (if op.x & Q != 0 { 16 } else { 8 }) >> size;
+    let place = |memory: usize| (memory % registers, memory / registers);
+    let mut out = [0u128; 4];
+    let source: [u128; 4] = std::array::from_fn(|n| {
+        let slot = usize::from(op.a) + n;
+        s.v[if id == A64Op::Interleave { slot & 31 } else { slot & 127 }]
+    });
+    for memory in 0..lanes * registers {
+        let (register, lane) = place(memory);
+        let (chunk, at) = (memory / lanes, memory % lanes);
+        let (from, to) = match id {
+            A64Op::Interleave => ((register, lane), (chunk, at)),
+            _ => ((chunk, at), (register, lane)),
+        };
+        let value = Read::Unsigned.at(source[from.0 & 3], size, from.1).cast_unsigned();
+        out[to.0 & 3] |= value << (to.1 * (8 << size));
+    }
+    for (n, value) in out.iter().enumerate().take(registers) {
+        let slot = usize::from(op.d) + n;
+        s.v[if id == A64Op::Interleave { slot & 127 } else { slot & 31 }] = *value;
+    }
+    Flow::Next
+}
+
+/// Conversions between formats; `None` for other ops.
+fn convert_format(s: &mut CpuState, op: &Op, id: A64Op) -> Option<Flow> {
+    use A64Op as O;
+    let a = s.v[usize::from(op.a & 127)];
+    let high = op.x & Q != 0;
+    let half = if high { a >> 64 } else { a };
+    let value = match id {
+        O::FcvtSD => u128::from(float::widen(a as u32)),
+        O::FcvtDS => u128::from(float::narrow(a as u64)),
+        O::FcvtHS => u128::from(float::half_to_single(a as u16)),
+        O::FcvtHD => u128::from(float::half_to_double(a as u16)),
+        O::FcvtSH => u128::from(float::single_to_half(a as u32)),
+        O::FcvtDH => u128::from(float::double_to_half(a as u64)),
+        O::Fcvtl => build(|i| float::widen(get::<u32>(half, i))),
+        O::FcvtlH => build(|i| float::half_to_single(get::<u16>(half, i))),
+        O::Fcvtn | O::Fcvtxn | O::FcvtnH => {
+            let one = op.x & SCALAR != 0;
+            let value = match id {
+                O::FcvtnH => build(|i| if i < 4 { float::single_to_half(get(a, i)) } else { 0 }),
+                _ => build(|i| match i {
+                    1 if one => 0,
+                    0 | 1 if id == O::Fcvtn => float::narrow(get(a, i)),
+                    0 | 1 => float::narrow_to_odd(get(a, i)),
+                    _ => 0,
+                }),
+            };
+            return Some(put_half(s, op, value));
+        }
+        _ => return None,
+    };
+    s.v[usize::from(op.d & 127)] = value;
+    Some(Flow::Next)
+}
