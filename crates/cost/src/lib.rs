@@ -1,1 +1,18 @@
-//! placeholder
+//! What counted events cost: price lists, modelled time with an interval, and its explanation.
+//!
+//! Counts are facts, prices are opinions: this crate knows events and never how they came about.
+//! [`Classes`] says which events cost the same, a [`PriceList`] (a TOML file with sources) what
+//! each class costs on one machine. Time is the sum of count × price; [`Breakdown`] and
+//! [`Difference`] split it into terms that add up to it exactly, because all sums are integers
+//! of [`Picos`]. Left out: caches, bandwidth and overlap, beyond what a price averages over; and
+//! the guest's own TLB misses, which are statistics of the machine and not events.
+
+mod class;
+mod explain;
+mod picos;
+mod price;
+
+pub use class::{Class, ClassId, Classes};
+pub use explain::{Breakdown, Change, Difference, Estimate, Ratio, Term};
+pub use picos::Picos;
+pub use price::{Price, PriceError, PriceList};

@@ -387,11 +387,11 @@ impl<B: Bus> Cpu<B> {
             Flow::Breakpoint => Exit::Breakpoint { pc: va },
             Flow::DivideError => Exit::DivideError { pc: va },
             Flow::Misaligned => Exit::Misaligned { pc: va },
-            Flow::Unsupported => Exit::Unsupported {
-                pc: va,
-                bytes: self.bytes_at(bus, id, insn),
-                mnemonic: note.unwrap_or_default(),
-            },
+            Flow::Unsupported => {
+                let bytes = self.bytes_at(bus, id, insn);
+                let mnemonic = note.unwrap_or_else(|| self.mnemonic(&bytes));
+                Exit::Unsupported { pc: va, bytes, mnemonic }
+            }
             Flow::Fault => match self.core.fault.take() {
                 Some(fault) => Exit::Fault { fault, pc: va },
                 None => Exit::Limit,
@@ -417,6 +417,13 @@ impl<B: Bus> Cpu<B> {
         };
         out.len = u8::try_from(used.min(len)).unwrap_or(0);
         out
+    }
+
+    fn mnemonic(&self, bytes: &InsnBytes) -> String {
+        match self.arch {
+            ArchId::X86_64 => crate::x86_64::mnemonic(bytes.as_slice()),
+            ArchId::Arm64 => String::from("instruction"),
+        }
     }
 
     fn icache_invalidate(&mut self, bus: &mut B, id: u32) -> Stop<B::Fault> {

@@ -314,7 +314,7 @@ mod ops {
         Shl32 Shl64 = |a, b, _op| a.wrapping_shl(b as u32);
         Shr32 Shr64 = |a, b, _op| a.wrapping_shr(b as u32);
         Sar32 Sar64 = |a, b, _op| a.cast_signed().wrapping_shr(b as u32);
-        Ror32 Ror64 = |a, b, _op| a.rotate_right(b as u32 & (a.count_zeros() + a.count_ones() - 1));
+        Ror32 Ror64 = |a, b, _op| a.rotate_right(b as u32);
         UDiv32 UDiv64 = |a, b, _op| a.checked_div(b).unwrap_or(0);
         SDiv32 SDiv64 = |a, b, _op| if b == 0 { 0 } else { a.cast_signed().wrapping_div(b.cast_signed()) };
         AddShl32 AddShl64 = |a, b, op| a.wrapping_add(b.wrapping_shl(u32::from(op.x))).wrapping_add(op.imm as _);
@@ -375,6 +375,16 @@ mod ops {
             s.set_cc(CcKind::from_raw(op.x), ra(s, op), rb(s, op), 0);
         } else {
             flags::set_nzcv(s, op.imm as u64);
+        };
+        CcRol = |s, op| if rb(s, op) | op.imm as u64 != 0 { flags::after_rotate(s, ra(s, op), op.x, flags::Rotate::Left) };
+        CcRor = |s, op| if rb(s, op) | op.imm as u64 != 0 { flags::after_rotate(s, ra(s, op), op.x, flags::Rotate::Right) };
+        CcBit = |s, op| flags::set_carry(s, (ra(s, op) >> (rb(s, op).wrapping_add(op.imm as u64) & (u64::from(op.x) - 1))) & 1 != 0);
+        CcMulS = |s, op| flags::after_mul_signed(s, ra(s, op), rb(s, op).wrapping_add(op.imm as u64), op.x);
+        CcMulU = |s, op| flags::after_mul_unsigned(s, ra(s, op), rb(s, op), op.x);
+        CcZero = |s, op| {
+            let zero = if ra(s, op) == 0 { flags::eflags::ZF } else { 0 };
+            let carry = if op.x != 0 && rb(s, op) == 0 { flags::eflags::CF } else { 0 };
+            s.set_cc(CcKind::Flags, zero | carry, 0, 0);
         };
         SetEflags = |s, op| flags::set_eflags(s, ra(s, op));
         Clrex = |s, _op| s.monitor.armed = false;

@@ -117,7 +117,7 @@ pub fn carry(s: &CpuState) -> bool {
             let n = s.cc_b;
             n <= u64::from(bits) && (shr(a, u64::from(bits) - n) & 1) != 0
         }
-        CcOp::Shr => (shr(a, s.cc_b.wrapping_sub(1)) & 1) != 0,
+        CcOp::Shr => (shr(a, s.cc_b.wrapping_sub(1)) & 1) != 0, // `a` is masked above
         CcOp::Sar => (sar(sext(a, bits), s.cc_b.wrapping_sub(1)) & 1) != 0,
         CcOp::Flags => s.cc_a & eflags::CF != 0,
         CcOp::Nzcv => s.cc_a & nzcv::C != 0,
@@ -258,4 +258,58 @@ pub fn nzcv(s: &CpuState) -> u64 {
 /// Sets NZCV from bits 31–28.
 pub fn set_nzcv(s: &mut CpuState, value: u64) {
     s.set_cc(CcKind::Nzcv, value & (0xf << 28), 0, 0);
+}
+
+/// Sets the carry flag and leaves the other x86 flags.
+pub fn set_carry(s: &mut CpuState, carry: bool) {
+    let rest = status(s) & !eflags::CF;
+    s.set_cc(CcKind::Flags, rest | if carry { eflags::CF } else { 0 }, 0, 0);
+}
+
+/// Direction of a rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rotate {
+    /// ROL
+    Left,
+    /// ROR
+    Right,
+}
+
+/// CF and OF after a rotation of `bits` whose result is `r`; the others stay.
+pub fn after_rotate(s: &mut CpuState, r: u64, bits: u16, way: Rotate) {
+    let top = (r >> (bits - 1)) & 1;
+    let (cf, of) = match way {
+        Rotate::Left => (r & 1, top ^ (r & 1)),
+        Rotate::Right => (top, top ^ ((r >> (bits - 2)) & 1)),
+    };
+    let rest = status(s) & !(eflags::CF | eflags::OF);
+    s.set_cc(CcKind::Flags, rest | cf | of << 11, 0, 0);
+}
+
+/// SF, ZF and PF of a result, as EFLAGS bits.
+pub fn szp(r: u64, bits: u32) -> u64 {
+    let r = r & mask(bits);
+    let pf = if (r & 0xff).count_ones().is_multiple_of(2) { eflags::PF } else { 0 };
+    let zf = if r == 0 { eflags::ZF } else { 0 };
+    let sf = if r >> (bits - 1) != 0 { eflags::SF } else { 0 };
+    pf | zf | sf
+}
+
+/// Flags after a signed multiplication at `bits`: CF and OF say that the product did not fit.
+pub fn after_mul_signed(s: &mut CpuState, a: u64, b: u64, bits: u16) {
+    let bits = u32::from(bits);
+    let wide = i128::from(sext(a, bits).cast_signed()) * i128::from(sext(b, bits).cast_signed());
+    let low = a.wrapping_mul(b) & mask(bits);
+    let fits = wide == i128::from(sext(low, bits).cast_signed());
+    let over = if fits { 0 } else { eflags::CF | eflags::OF };
+    s.set_cc(CcKind::Flags, over | szp(low, bits) & !eflags::ZF, 0, 0);
+}
+
+/// Flags after an unsigned multiplication at `bits`.
+pub fn after_mul_unsigned(s: &mut CpuState, a: u64, b: u64, bits: u16) {
+    let bits = u32::from(bits);
+    let wide = u128::from(a & mask(bits)) * u128::from(b & mask(bits));
+    let over = if wide >> bits == 0 { 0 } else { eflags::CF | eflags::OF };
+    let low = a.wrapping_mul(b);
+    s.set_cc(CcKind::Flags, over | szp(low, bits) & !eflags::ZF, 0, 0);
 }

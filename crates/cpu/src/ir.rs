@@ -541,6 +541,18 @@ macro_rules! for_each_code {
             CcIncDec,
             /// Flags: record shift kind x of a, b unless b is 0
             CcShift,
+            /// Flags: x86 CF and OF after ROL to a (width x), count b | imm; nothing if the count is 0
+            CcRol,
+            /// Flags: x86 CF and OF after ROR to a (width x), count b | imm; nothing if the count is 0
+            CcRor,
+            /// Flags: x86 CF = bit (b + imm) of a (width x)
+            CcBit,
+            /// Flags: x86 after signed a * (b + imm) at width x
+            CcMulS,
+            /// Flags: x86 after unsigned a * b at width x
+            CcMulU,
+            /// Flags: x86 ZF = (a is 0), the others clear; x = 1: CF = (b is 0) besides
+            CcZero,
             /// Flags (arm64 CCMP): if condition c, record kind x of a, b; else NZCV = imm
             CcIf,
             /// d = carry flag
@@ -922,6 +934,9 @@ impl Code {
             self,
             Code::CcIncDec
                 | Code::CcShift
+                | Code::CcRol
+                | Code::CcRor
+                | Code::CcBit
                 | Code::CcIf
                 | Code::Carry
                 | Code::GetStatus
@@ -939,14 +954,35 @@ impl Code {
 
     /// Whether the op only records flags, all of them, so that it is dead if nobody reads them.
     pub const fn only_records_flags(self) -> bool {
-        matches!(self, Code::Cc | Code::CcI | Code::CcIncDec | Code::CcShift | Code::CcIf)
+        matches!(
+            self,
+            Code::Cc
+                | Code::CcI
+                | Code::CcIncDec
+                | Code::CcShift
+                | Code::CcIf
+                | Code::CcRol
+                | Code::CcRor
+                | Code::CcBit
+                | Code::CcMulS
+                | Code::CcMulU
+                | Code::CcZero
+        )
     }
 
     /// Whether the op replaces all flags whatever they were.
     pub const fn overwrites_flags(self) -> bool {
         matches!(
             self,
-            Code::Cc | Code::CcI | Code::CcIncDec | Code::CcIf | Code::SetEflags | Code::VecCc
+            Code::Cc
+                | Code::CcI
+                | Code::CcIncDec
+                | Code::CcIf
+                | Code::CcMulS
+                | Code::CcMulU
+                | Code::CcZero
+                | Code::SetEflags
+                | Code::VecCc
         )
     }
 }

@@ -1,10 +1,21 @@
-//! x86-64: decoding and lowering to the IR.
+//! x86-64: decoding (`iced-x86`) and lowering to the IR.
+//!
+//! `int` lowers the integer instructions, `sse` the vector ones, `x87` the rest of floating point; `operand` maps
+//! registers and addresses; `helper` holds the instructions that are functions of the state. What CPUID
+//! announces (`cpuid`) is what is here. A valid instruction that is not here ends the run by name
+//! ([`Exit::Unsupported`](crate::Exit::Unsupported)). Source: Intel SDM volume 2.
+
+mod cpuid;
+mod helper;
+mod int;
+mod operand;
+mod x87;
 
 use crate::block::{Builder, Step};
-use crate::bus::Bus;
-use crate::exec::{Core, Flow};
-use crate::ir::Op;
 use iced_x86::{Decoder, DecoderError, DecoderOptions};
+use operand::Lower;
+
+pub use helper::helper;
 
 /// Lowers the instruction at `pc`, whose bytes start `bytes`.
 pub fn lower(b: &mut Builder, pc: u64, bytes: &[u8]) -> Step {
@@ -18,8 +29,12 @@ pub fn lower(b: &mut Builder, pc: u64, bytes: &[u8]) -> Step {
             return Step::End(1);
         }
     }
+    let mut l = Lower { b, i: &i };
+    if let Some(step) = l.integer() {
+        return step;
+    }
     b.unsupported(format!("{:?}", i.mnemonic()).to_lowercase());
-    Step::End(i.len() as u32)
+    Step::End(u32::try_from(i.len()).unwrap_or(1))
 }
 
 /// Length of the instruction at the start of `bytes`; all of them if it is not one.
@@ -29,7 +44,8 @@ pub fn length(bytes: &[u8]) -> usize {
     if decoder.last_error() == DecoderError::None { i.len() } else { bytes.len() }
 }
 
-/// What [`Code::X86`](crate::ir::Code::X86) does: helper number in the `x` field.
-pub fn helper<B: Bus>(_core: &mut Core<B::Fault>, _bus: &mut B, _op: &Op) -> Flow {
-    Flow::Undefined
+/// Mnemonic of the instruction at the start of `bytes`, for messages.
+pub fn mnemonic(bytes: &[u8]) -> String {
+    let i = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE).decode();
+    format!("{:?}", i.mnemonic()).to_lowercase()
 }

@@ -1,0 +1,287 @@
+//! Price lists.
+
+use crate::explain::{Breakdown, Term};
+use crate::{ClassId, Classes, Difference, Picos};
+use events::Counters;
+use serde::Deserialize;
+use units::ArchId;
+
+/// What is wrong with a price list or with the classes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PriceError {
+    /// Not TOML of the expected shape.
+    #[error("the price file does not parse: {0}")]
+    Toml(String),
+    /// An architecture that does not exist.
+    #[error("unknown architecture `{0}`")]
+    Arch(String),
+    /// An event that does not exist.
+    #[error("unknown event `{0}`: `ptescope events` lists them")]
+    Event(String),
+    /// A kind of events that does not exist.
+    #[error("unknown kind of events `{0}`")]
+    Kind(String),
+    /// An event in two places.
+    #[error("the event `{0}` is placed twice")]
+    Twice(String),
+    /// An event in no place.
+    #[error("the event `{0}` is neither priced nor declared free: add it to prices/classes.toml")]
+    Nowhere(&'static str),
+    /// A class that does not exist.
+    #[error("unknown price class `{0}`")]
+    Class(String),
+    /// A class without a price.
+    #[error("the class `{class}` has no price in `{list}`")]
+    Missing {
+        /// The class.
+        class: String,
+        /// The price list.
+        list: String,
+    },
+    /// A price that is no price.
+    #[error("the price of `{class}` is {value}: it must be a number from 0 up")]
+    Value {
+        /// The class.
+        class: String,
+        /// What stands there.
+        value: String,
+    },
+}
+
+/// What one event of a class costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Price {
+    /// Cost of one event.
+    pub cost: Picos,
+    /// Relative uncertainty, one standard deviation.
+    pub spread: f64,
+    /// What was believed before the fit, for a list that was fitted.
+    pub prior: Option<Picos>,
+    /// Where the number comes from.
+    pub source: String,
+}
+
+/// The prices of one machine.
+#[derive(Clone, Debug)]
+pub struct PriceList {
+    name: String,
+    arch: ArchId,
+    summary: String,
+    fitted_on: Vec<String>,
+    classes: Classes,
+    prices: Vec<Option<Price>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[expect(dead_code, reason = "for whoever reads the file; demanded by its schema")]
+    schema: String,
+    name: String,
+    arch: String,
+    summary: String,
+    fitted_on: Vec<String>,
+    price: Vec<FilePrice>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilePrice {
+    class: String,
+    ns: f64,
+    spread: f64,
+    prior_ns: Option<f64>,
+    source: String,
+}
+
+const MACHINES: &[&str] =
+    &[include_str!("../prices/apple-m3-vm.toml"), include_str!("../prices/x86-bare-metal.toml")];
+
+const GENERIC_ARM64: &str = include_str!("../prices/generic-arm64.toml");
+const GENERIC_X86_64: &str = include_str!("../prices/generic-x86_64.toml");
+
+impl PriceList {
+    /// The prices of the machine preset `machine`; those of its architecture in general, with
+    /// wide spreads, if nobody has written down any for it.
+    ///
+    /// # Errors
+    /// [`PriceError`] if an embedded list is wrong (tests read them all).
+    pub fn for_machine(machine: &str, arch: ArchId) -> Result<PriceList, PriceError> {
+        for text in MACHINES {
+            let list = PriceList::parse(text)?;
+            if list.name == machine && list.arch == arch {
+                return Ok(list);
+            }
+        }
+        PriceList::parse(match arch {
+            ArchId::Arm64 => GENERIC_ARM64,
+            ArchId::X86_64 => GENERIC_X86_64,
+        })
+    }
+
+    /// Every list that is built in, the generic ones last.
+    ///
+    /// # Errors
+    /// [`PriceError`] as for [`PriceList::for_machine`].
+    pub fn builtin() -> Result<Vec<PriceList>, PriceError> {
+        MACHINES.iter().chain(&[GENERIC_ARM64, GENERIC_X86_64]).map(|t| Self::parse(t)).collect()
+    }
+
+    /// Reads a price list.
+    ///
+    /// # Errors
+    /// [`PriceError`] that names what is missing, unknown, twice or no number.
+    pub fn parse(text: &str) -> Result<PriceList, PriceError> {
+        let file: File = toml::from_str(text).map_err(|e| PriceError::Toml(e.to_string()))?;
+        let classes = Classes::builtin()?;
+        let arch = ArchId::parse(&file.arch).ok_or(PriceError::Arch(file.arch))?;
+        let mut prices = vec![None; classes.list().count()];
+        for entry in file.price {
+            let Some(id) = classes.find(&entry.class) else {
+                return Err(PriceError::Class(entry.class));
+            };
+            let class = entry.class.clone();
+            if prices[id.index()].replace(Price::from_file(entry)?).is_some() {
+                return Err(PriceError::Twice(class));
+            }
+        }
+        let foreign = |a: Option<ArchId>| a.is_some_and(|a| a != arch);
+        for (id, class) in classes.list() {
+            if prices[id.index()].is_none() && !foreign(class.arch) {
+                return Err(PriceError::Missing { class: class.name.clone(), list: file.name });
+            }
+        }
+        let File { name, summary, fitted_on, .. } = file;
+        Ok(PriceList { name, arch, summary, fitted_on, classes, prices })
+    }
+
+    /// Its name: that of the machine, or `generic-<arch>`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The architecture it is for.
+    pub fn arch(&self) -> ArchId {
+        self.arch
+    }
+
+    /// A line on the machine.
+    pub fn summary(&self) -> &str {
+        &self.summary
+    }
+
+    /// The published results that the prices were fitted on: a time of theirs is no prediction.
+    pub fn fitted_on(&self) -> &[String] {
+        &self.fitted_on
+    }
+
+    /// Whether these are no machine's prices in particular.
+    pub fn is_generic(&self) -> bool {
+        self.name.starts_with("generic-")
+    }
+
+    /// What is priced together.
+    pub fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
+    /// The price of a class; `None` if it belongs to the other architecture.
+    pub fn price(&self, id: ClassId) -> Option<&Price> {
+        self.prices[id.index()].as_ref()
+    }
+
+    /// Modelled time of the events and instructions, without an interval: what a clock shows.
+    pub fn time(&self, counts: &Counters, instructions: u64) -> Picos {
+        let sums = self.classes.count(counts, instructions);
+        sums.iter()
+            .zip(&self.prices)
+            .map(|(&n, p)| p.as_ref().map_or(Picos::ZERO, |p| p.cost.times(n)))
+            .sum()
+    }
+
+    /// Modelled time split into classes.
+    pub fn explain(&self, counts: &Counters, instructions: u64) -> Breakdown {
+        let sums = self.classes.count(counts, instructions);
+        let terms = self.classes.list().zip(&self.prices).zip(sums).filter(|(_, n)| *n != 0);
+        Breakdown::new(
+            terms
+                .map(|(((_, class), price), count)| Term {
+                    class: class.name.clone(),
+                    words: class.words.clone(),
+                    count,
+                    time: price.as_ref().map_or(Picos::ZERO, |p| p.cost.times(count)),
+                    spread: price.as_ref().map_or(0.0, |p| p.spread),
+                })
+                .collect(),
+        )
+    }
+
+    /// `before` minus `after` split into classes.
+    pub fn difference(&self, before: (&Counters, u64), after: (&Counters, u64)) -> Difference {
+        Difference::between(&self.explain(before.0, before.1), &self.explain(after.0, after.1))
+    }
+}
+
+impl Price {
+    fn from_file(entry: FilePrice) -> Result<Price, PriceError> {
+        let class = &entry.class;
+        let spread = entry.spread;
+        if !(0.0..=10.0).contains(&spread) {
+            return Err(PriceError::Value { class: class.clone(), value: spread.to_string() });
+        }
+        let prior = entry.prior_ns.map(|ns| picos(class, ns)).transpose()?;
+        Ok(Price { cost: picos(class, entry.ns)?, spread, prior, source: entry.source })
+    }
+}
+
+/// `ns` as whole picoseconds.
+fn picos(class: &str, ns: f64) -> Result<Picos, PriceError> {
+    const NS_MAX: f64 = 1e9;
+    if !(0.0..=NS_MAX).contains(&ns) {
+        return Err(PriceError::Value { class: class.to_owned(), value: ns.to_string() });
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "at most 10^12 after the check above")]
+    let picos = (ns * 1e3).round() as i128;
+    Ok(Picos::new(picos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_builtin_list_parses_and_prices_its_architecture() {
+        let lists = PriceList::builtin().expect("embedded lists are whole");
+        let names: Vec<_> = lists.iter().map(PriceList::name).collect();
+        assert_eq!(names, ["apple-m3-vm", "x86-bare-metal", "generic-arm64", "generic-x86_64"]);
+        for list in &lists {
+            let prices: Vec<_> =
+                list.classes().list().filter_map(|(id, _)| list.price(id)).collect();
+            assert!(prices.len() > 20 && prices.iter().all(|p| !p.source.is_empty()));
+        }
+    }
+
+    #[test]
+    fn a_machine_without_prices_gets_the_generic_list() {
+        let list = PriceList::for_machine("zen2", ArchId::X86_64).expect("generic");
+        assert!(list.is_generic() && list.fitted_on().is_empty());
+        let list = PriceList::for_machine("apple-m3-vm", ArchId::Arm64).expect("own");
+        assert!(!list.is_generic() && list.fitted_on().len() == 2);
+        let list = PriceList::for_machine("apple-m3-vm", ArchId::X86_64).expect("generic");
+        assert_eq!(list.name(), "generic-x86_64");
+    }
+
+    #[test]
+    fn a_wrong_list_says_what_is_wrong() {
+        let list = |class: &str, ns: &str| {
+            let head = "schema = \"ptescope.prices/1\"\nname = \"x\"\narch = \"arm64\"\nsummary = \"\"\nfitted_on = []\n";
+            let price =
+                format!("[[price]]\nclass = \"{class}\"\nns = {ns}\nspread = 0.1\nsource = \"\"\n");
+            PriceList::parse(&format!("{head}{price}")).expect_err("wrong").to_string()
+        };
+        assert!(list("tlbi", "1.0").contains("unknown price class `tlbi`"));
+        assert!(list("lock", "-1.0").contains("must be a number from 0 up"));
+        assert!(list("lock", "nan").contains("must be a number from 0 up"));
+        assert!(list("lock", "1.0").contains("has no price in `x`"));
+    }
+}
