@@ -171,7 +171,14 @@ macro_rules! float {
 }
 
 float!(
-    u64, f64, 1 << 51, 0x7ff8_0000_0000_0000, fp::add64, fp::sub64, fp::mul64, fp::div64,
+    u64,
+    f64,
+    1 << 51,
+    0x7ff8_0000_0000_0000,
+    fp::add64,
+    fp::sub64,
+    fp::mul64,
+    fp::div64,
     fp::sqrt64
 );
 float!(u32, f32, 1 << 22, 0x7fc0_0000, fp::add32, fp::sub32, fp::mul32, fp::div32, fp::sqrt32);

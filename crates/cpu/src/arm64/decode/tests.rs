@@ -77,11 +77,20 @@ fn is_absent_system_register(word: u32) -> bool {
     word & 0xffd0_0000 == 0xd500_0000
 }
 
-/// The name that objdump uses for our opcode.
-fn name_of(decoded: &A64) -> String {
+/// Whether objdump's mnemonic is the name of our opcode; conditions and orderings are suffixes there.
+fn is_named(decoded: &A64, mnemonic: &str) -> bool {
     let full = format!("{:?}", decoded.inst.opcode).to_lowercase();
-    let base = full.split('(').next().unwrap_or("").to_owned();
-    if base == "bcc" { "b.".to_owned() } else { base }
+    let base = full.split('(').next().unwrap_or("");
+    if base == "bcc" {
+        return mnemonic.starts_with("b.");
+    }
+    // CASB is `casb`, `casab`, `caslb` or `casalb`.
+    let (stem, width) = match base.strip_suffix(['b', 'h']) {
+        Some(stem) if full.contains('(') && stem != "bl" => (stem, &base[stem.len()..]),
+        _ => (base, ""),
+    };
+    let ordering = mnemonic.strip_prefix(stem).and_then(|rest| rest.strip_suffix(width));
+    ordering.is_some_and(|o| o.is_empty() || (full.contains('(') && ["a", "l", "al"].contains(&o)))
 }
 
 /// A word-sized random stream: xorshift, fixed seed.
@@ -104,14 +113,14 @@ fn disagreements(words: &[u32], listed: &[String]) -> BTreeMap<String, String> {
             Ok(d) if is_undefined(listed) && !is_tolerated(d.inst.opcode) => {
                 format!("accepted {:?}", d.inst.opcode)
             }
-            Ok(d) if !is_undefined(listed) && !mnemonic.starts_with(name_of(&d).as_str()) => {
+            Ok(d) if !is_undefined(listed) && !is_named(&d, mnemonic) => {
                 if mnemonic == "hint" || matches!(mnemonic, "dsb" | "ssbb" | "pssbb" | "sys") {
                     continue;
                 }
                 if d.inst.opcode == Opcode::MSR {
                     continue; // CFINV and friends are PSTATE forms of MSR here
                 }
-                format!("named {} for {mnemonic}", name_of(&d))
+                format!("named {:?} for {mnemonic}", d.inst.opcode)
             }
             Ok(_) => continue,
             Err(_) if is_undefined(listed) || is_unannounced(listed) => continue,

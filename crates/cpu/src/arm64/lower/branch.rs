@@ -69,16 +69,18 @@ fn conditional(l: &mut Lower<'_>, w: u32) {
     }
     let on_result = l.result().and_then(|(sf, r)| {
         let top = if sf { 63 } else { 31 };
-        Some(match (condition, sf) {
-            (Cond::Z, false) => Op::new(Code::BrZ32),
-            (Cond::Z, true) => Op::new(Code::BrZ64),
-            (Cond::Nz, false) => Op::new(Code::BrNz32),
-            (Cond::Nz, true) => Op::new(Code::BrNz64),
-            (Cond::S, _) => Op::new(Code::BrBit1).x(top),
-            (Cond::Ns, _) => Op::new(Code::BrBit0).x(top),
-            _ => return None,
-        }
-        .a(r))
+        Some(
+            match (condition, sf) {
+                (Cond::Z, false) => Op::new(Code::BrZ32),
+                (Cond::Z, true) => Op::new(Code::BrZ64),
+                (Cond::Nz, false) => Op::new(Code::BrNz32),
+                (Cond::Nz, true) => Op::new(Code::BrNz64),
+                (Cond::S, _) => Op::new(Code::BrBit1).x(top),
+                (Cond::Ns, _) => Op::new(Code::BrBit0).x(top),
+                _ => return None,
+            }
+            .a(r),
+        )
     });
     l.end(on_result.unwrap_or(Op::new(Code::Br).cond(condition)), to);
 }

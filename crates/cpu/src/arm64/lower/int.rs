@@ -92,7 +92,8 @@ fn logical_mask(n: u32, imms: u32, immr: u32) -> u64 {
     let (ones, turn) = ((imms & levels) + 1, immr & levels);
     let element = u64::MAX >> (64 - ones.min(64));
     let all = u64::MAX >> (64 - bits);
-    let rotated = if turn == 0 { element } else { element >> turn | element << (bits - turn) } & all;
+    let rotated =
+        if turn == 0 { element } else { element >> turn | element << (bits - turn) } & all;
     let mut mask = rotated;
     let mut filled = bits;
     while filled < 64 {
@@ -163,18 +164,13 @@ fn bitfield(l: &mut Lower<'_>, w: u32) {
     let top = if sf { 63 } else { 31 };
     let (d, a) = (dst(w), src(w >> 5));
     // The field as it lies in the rotated source.
-    let mask = if imms >= immr {
-        ones(imms - immr + 1)
-    } else {
-        ones(imms + 1) << (top + 1 - immr)
-    };
+    let mask =
+        if imms >= immr { ones(imms - immr + 1) } else { ones(imms + 1) << (top + 1 - immr) };
     let field = mask.cast_signed();
     let op = match w >> 29 & 3 {
         0 => signed_bitfield(sf, immr, imms),
         1 => Op::new(sized(sf, Code::BfIns32, Code::BfIns64)).x(small(immr)).imm(field).c(src(w)),
-        _ if imms == top => {
-            Op::new(sized(sf, Code::ShrI32, Code::ShrI64)).imm(i64::from(immr))
-        }
+        _ if imms == top => Op::new(sized(sf, Code::ShrI32, Code::ShrI64)).imm(i64::from(immr)),
         _ if imms + 1 == immr => {
             Op::new(sized(sf, Code::ShlI32, Code::ShlI64)).imm(i64::from(top - imms))
         }
@@ -301,14 +297,7 @@ fn add_sub_shifted(l: &mut Lower<'_>, w: u32) {
 }
 
 /// Add or subtract two slots, with flags if asked.
-fn add_sub(
-    l: &mut Lower<'_>,
-    w: u32,
-    d: Reg,
-    a: Reg,
-    b: Reg,
-    (sf, sub, sets): (bool, bool, bool),
-) {
+fn add_sub(l: &mut Lower<'_>, w: u32, d: Reg, a: Reg, b: Reg, (sf, sub, sets): (bool, bool, bool)) {
     if sets {
         let op = if sub { CcOp::Subs } else { CcOp::Add };
         l.push(Op::new(Code::Cc).kind(CcKind::new(op, width(sf))).a(a).b(b).c(ZERO));

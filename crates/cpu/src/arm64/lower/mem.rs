@@ -112,9 +112,7 @@ fn transfer_of(w: u32) -> Option<(Transfer, u32)> {
 fn access(l: &mut Lower<'_>, transfer: Transfer, t: u32, address: Address) {
     let op = match (address.index, transfer.indexed) {
         (None, _) => Op::new(transfer.plain).a(address.base).imm(address.offset),
-        (Some((index, shift)), Some(indexed)) => {
-            Op::new(indexed).a(address.base).b(index).x(shift)
-        }
+        (Some((index, shift)), Some(indexed)) => Op::new(indexed).a(address.base).b(index).x(shift),
         (Some((index, shift)), None) => {
             l.push(Op::new(Code::AddShl64).d(T1).a(address.base).b(index).x(shift));
             Op::new(transfer.plain).a(T1)

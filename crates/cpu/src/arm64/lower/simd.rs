@@ -229,8 +229,20 @@ fn two_registers_float(l: &mut Lower<'_>, w: u32) {
         (0x0e, 1) => O::Fcmlt0,
         (0x0f, 1) => pick(O::Fabs, O::Fneg),
         (0x16, _) if u(w) => O::Fcvtxn,
-        (0x16, _) => if double { O::Fcvtn } else { O::FcvtnH },
-        (0x17, _) => if double { O::Fcvtl } else { O::FcvtlH },
+        (0x16, _) => {
+            if double {
+                O::Fcvtn
+            } else {
+                O::FcvtnH
+            }
+        }
+        (0x17, _) => {
+            if double {
+                O::Fcvtl
+            } else {
+                O::FcvtlH
+            }
+        }
         (0x18, 0) => pick(O::Frintn, O::Frinta),
         (0x18, _) => O::Frintp,
         // FRINTX and FRINTI round by FPCR, which is to nearest.

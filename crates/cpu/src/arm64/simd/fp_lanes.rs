@@ -42,7 +42,8 @@ pub(super) fn exec<F: Float>(s: &mut CpuState, op: &Op, id: A64Op) -> Flow {
     let (a, b) = (s.v[usize::from(op.a & 127)], s.v[usize::from(op.b & 127)]);
     let d = s.v[usize::from(op.d & 127)];
     let bytes = F::BITS / 8;
-    let n = if op.x & SCALAR != 0 { 1 } else { (if op.x & Q != 0 { 16 } else { 8 }) / bytes as usize };
+    let n =
+        if op.x & SCALAR != 0 { 1 } else { (if op.x & Q != 0 { 16 } else { 8 }) / bytes as usize };
     let one = |f: &dyn Fn(F) -> F| build(n, |i| f(lane(a, i)));
     let two = |f: &dyn Fn(F, F) -> F| build(n, |i| f(lane(a, i), lane(b, i)));
     let compare = |f: &dyn Fn(F, F) -> bool| build(n, |i| mask::<F>(f(lane(a, i), lane(b, i))));
@@ -93,7 +94,9 @@ pub(super) fn exec<F: Float>(s: &mut CpuState, op: &Op, id: A64Op) -> Flow {
         O::ScvtfV | O::UcvtfV => {
             let sign = if id == O::ScvtfV { Sign::Signed } else { Sign::Unsigned };
             let fraction = op.imm as u32;
-            build(n, |i| float::from_int::<F>(lane::<F>(a, i).lane(), sign, F::BITS == 64, fraction))
+            build(n, |i| {
+                float::from_int::<F>(lane::<F>(a, i).lane(), sign, F::BITS == 64, fraction)
+            })
         }
         O::ScvtfR | O::UcvtfR => {
             let sign = if id == O::ScvtfR { Sign::Signed } else { Sign::Unsigned };
@@ -101,8 +104,16 @@ pub(super) fn exec<F: Float>(s: &mut CpuState, op: &Op, id: A64Op) -> Flow {
             let value: F = float::from_int(from, sign, op.x & Q != 0, op.imm as u32);
             u128::from(value.lane())
         }
-        O::FcvtnsR | O::FcvtnuR | O::FcvtpsR | O::FcvtpuR | O::FcvtmsR | O::FcvtmuR | O::FcvtzsR
-        | O::FcvtzuR | O::FcvtasR | O::FcvtauR => {
+        O::FcvtnsR
+        | O::FcvtnuR
+        | O::FcvtpsR
+        | O::FcvtpuR
+        | O::FcvtmsR
+        | O::FcvtmuR
+        | O::FcvtzsR
+        | O::FcvtzuR
+        | O::FcvtasR
+        | O::FcvtauR => {
             let Some((mode, sign)) = conversion(id) else { return Flow::Unsupported };
             let value = float::to_int::<F>(lane(a, 0), mode, sign, op.x & Q != 0, op.imm as u32);
             s.r[usize::from(op.d)] = value;
@@ -129,9 +140,7 @@ pub(super) fn exec<F: Float>(s: &mut CpuState, op: &Op, id: A64Op) -> Flow {
         _ => {
             let Some((mode, sign)) = conversion(id) else { return Flow::Unsupported };
             let fraction = op.imm as u32;
-            build(n, |i| {
-                F::of(float::to_int::<F>(lane(a, i), mode, sign, F::BITS == 64, fraction))
-            })
+            build(n, |i| F::of(float::to_int::<F>(lane(a, i), mode, sign, F::BITS == 64, fraction)))
         }
     };
     s.v[usize::from(op.d & 127)] = value;

@@ -19,10 +19,8 @@ pub(super) trait Lane: Copy + Ord {
     fn wrapping_sub(self, b: Self) -> Self;
     fn wrapping_mul(self, b: Self) -> Self;
     fn and(self, b: Self) -> Self;
-    fn reversed_bits(self) -> Self;
     fn leading_zeros(self) -> u32;
     fn leading_signs(self) -> u32;
-    fn ones(self) -> u32;
     /// Sign-extended.
     fn wide_s(self) -> i128;
     /// Zero-extended.
@@ -76,19 +74,12 @@ macro_rules! lane {
             fn and(self, b: Self) -> Self {
                 self & b
             }
-            fn reversed_bits(self) -> Self {
-                self.reverse_bits()
-            }
             fn leading_zeros(self) -> u32 {
                 self.leading_zeros()
             }
             fn leading_signs(self) -> u32 {
                 let s = self.cast_signed();
                 (s ^ (s >> (<$t>::BITS - 1))).leading_zeros() - 1
-            }
-            #[inline(always)]
-            fn ones(self) -> u32 {
-                self.count_ones()
             }
             #[inline(always)]
             fn wide_s(self) -> i128 {

@@ -179,8 +179,7 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
         O::InsLane => {
             let (to, from) = ((op.imm >> 4) as usize, (op.imm & 15) as usize);
             let old = d;
-            s.v[usize::from(op.d & 127)] =
-                by_size!(size, T => build(|i| get::<T>(if i == to { a } else { old }, if i == to { from } else { i })));
+            s.v[usize::from(op.d & 127)] = by_size!(size, T => build(|i| get::<T>(if i == to { a } else { old }, if i == to { from } else { i })));
             return Flow::Next;
         }
         O::Interleave | O::Deinterleave => return structure(s, op, id, size),
@@ -188,7 +187,13 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
             let n = op.imm as u32 * 8;
             let (low, high) = if q { (a, b) } else { (a & live, 0) };
             let joined = if q { low } else { low | (b & live) << 64 };
-            if n == 0 { joined } else if q { low >> n | high << (128 - n) } else { joined >> n }
+            if n == 0 {
+                joined
+            } else if q {
+                low >> n | high << (128 - n)
+            } else {
+                joined >> n
+            }
         }
         O::Zip1 | O::Zip2 | O::Uzp1 | O::Uzp2 | O::Trn1 | O::Trn2 => permute(id, size, q, a, b),
         O::Rev16 => map1::<u16>(a, u16::swap_bytes),
@@ -196,7 +201,9 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
         O::Rev32 => map1::<u32>(a, |x| x.rotate_left(16)),
         O::Rev64 => match size {
             0 => map1::<u64>(a, u64::swap_bytes),
-            1 => map1::<u64>(a, |x| ((x & 0xffff) << 48) | ((x & 0xffff_0000) << 16) | (x >> 16 & 0xffff_0000) | x >> 48),
+            1 => map1::<u64>(a, |x| {
+                ((x & 0xffff) << 48) | ((x & 0xffff_0000) << 16) | (x >> 16 & 0xffff_0000) | x >> 48
+            }),
             _ => map1::<u64>(a, |x| x.rotate_left(32)),
         },
         O::Tbl => table(s, op, b, 0),
@@ -215,8 +222,12 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
         O::Add => by_size!(size, T => map2(a, b, <T as Lane>::wrapping_add)),
         O::Sub => by_size!(size, T => map2(a, b, <T as Lane>::wrapping_sub)),
         O::Mul => by_size!(size, T => map2(a, b, <T as Lane>::wrapping_mul)),
-        O::Mla => by_size!(size, T => map3::<T>(d, a, b, |c, x, y| c.wrapping_add(x.wrapping_mul(y)))),
-        O::Mls => by_size!(size, T => map3::<T>(d, a, b, |c, x, y| c.wrapping_sub(x.wrapping_mul(y)))),
+        O::Mla => {
+            by_size!(size, T => map3::<T>(d, a, b, |c, x, y| c.wrapping_add(x.wrapping_mul(y))))
+        }
+        O::Mls => {
+            by_size!(size, T => map3::<T>(d, a, b, |c, x, y| c.wrapping_sub(x.wrapping_mul(y))))
+        }
         O::Pmul => map2::<u8>(a, b, |x, y| polynomial(u64::from(x), u64::from(y)) as u8),
         O::Cmeq => by_size!(size, T => map2::<T>(a, b, |x, y| mask(x == y))),
         O::Cmtst => by_size!(size, T => map2::<T>(a, b, |x, y| mask(x.and(y) != T::ZERO))),
@@ -229,41 +240,97 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
         O::Cmeq0 => by_size!(size, T => map1::<T>(a, |x| mask(x == T::ZERO))),
         O::Cmle0 => by_size!(size, T => map1::<T>(a, |x| mask(x.wide_s() <= 0))),
         O::Cmlt0 => by_size!(size, T => map1::<T>(a, |x| mask(x.wide_s() < 0))),
-        O::Smax => by_size!(size, T => map2::<T>(a, b, |x, y| if x.signed() > y.signed() { x } else { y })),
-        O::Smin => by_size!(size, T => map2::<T>(a, b, |x, y| if x.signed() < y.signed() { x } else { y })),
+        O::Smax => {
+            by_size!(size, T => map2::<T>(a, b, |x, y| if x.signed() > y.signed() { x } else { y }))
+        }
+        O::Smin => {
+            by_size!(size, T => map2::<T>(a, b, |x, y| if x.signed() < y.signed() { x } else { y }))
+        }
         O::Umax => by_size!(size, T => map2::<T>(a, b, Ord::max)),
         O::Umin => by_size!(size, T => map2::<T>(a, b, Ord::min)),
-        O::Smaxp => by_size!(size, T => pairs::<T>(a, b, q, |x, y| if x.signed() > y.signed() { x } else { y })),
-        O::Sminp => by_size!(size, T => pairs::<T>(a, b, q, |x, y| if x.signed() < y.signed() { x } else { y })),
+        O::Smaxp => {
+            by_size!(size, T => pairs::<T>(a, b, q, |x, y| if x.signed() > y.signed() { x } else { y }))
+        }
+        O::Sminp => {
+            by_size!(size, T => pairs::<T>(a, b, q, |x, y| if x.signed() < y.signed() { x } else { y }))
+        }
         O::Umaxp => by_size!(size, T => pairs::<T>(a, b, q, Ord::max)),
         O::Uminp => by_size!(size, T => pairs::<T>(a, b, q, Ord::min)),
         O::Addp if op.x & SCALAR != 0 => u128::from((a as u64).wrapping_add((a >> 64) as u64)),
         O::Addp => by_size!(size, T => pairs::<T>(a, b, q, <T as Lane>::wrapping_add)),
-        O::Sabd => by_size!(size, T => map2::<T>(a, b, |x, y| T::wrap((x.wide_s() - y.wide_s()).abs()))),
-        O::Uabd => by_size!(size, T => map2::<T>(a, b, |x, y| T::wrap((x.wide_u() - y.wide_u()).abs()))),
-        O::Saba => by_size!(size, T => map3::<T>(d, a, b, |c, x, y| T::wrap(c.wide_u() + (x.wide_s() - y.wide_s()).abs()))),
-        O::Uaba => by_size!(size, T => map3::<T>(d, a, b, |c, x, y| T::wrap(c.wide_u() + (x.wide_u() - y.wide_u()).abs()))),
+        O::Sabd => {
+            by_size!(size, T => map2::<T>(a, b, |x, y| T::wrap((x.wide_s() - y.wide_s()).abs())))
+        }
+        O::Uabd => {
+            by_size!(size, T => map2::<T>(a, b, |x, y| T::wrap((x.wide_u() - y.wide_u()).abs())))
+        }
+        O::Saba => {
+            by_size!(size, T => map3::<T>(d, a, b, |c, x, y| T::wrap(c.wide_u() + (x.wide_s() - y.wide_s()).abs())))
+        }
+        O::Uaba => {
+            by_size!(size, T => map3::<T>(d, a, b, |c, x, y| T::wrap(c.wide_u() + (x.wide_u() - y.wide_u()).abs())))
+        }
         O::Shadd | O::Uhadd => halving(read(id == O::Shadd), size, a, b, |x, y| (x + y) >> 1),
-        O::Srhadd | O::Urhadd => halving(read(id == O::Srhadd), size, a, b, |x, y| (x + y + 1) >> 1),
+        O::Srhadd | O::Urhadd => {
+            halving(read(id == O::Srhadd), size, a, b, |x, y| (x + y + 1) >> 1)
+        }
         O::Shsub | O::Uhsub => halving(read(id == O::Shsub), size, a, b, |x, y| (x - y) >> 1),
         O::Abs => by_size!(size, T => map1::<T>(a, |x| T::wrap(x.wide_s().abs()))),
         O::Neg => by_size!(size, T => map1::<T>(a, |x| T::ZERO.wrapping_sub(x))),
         O::Cls => by_size!(size, T => map1::<T>(a, |x| T::wrap(i128::from(x.leading_signs())))),
-        O::Clz => by_size!(size, T => map1::<T>(a, |x| T::wrap(i128::from(<T as Lane>::leading_zeros(x))))),
+        O::Clz => {
+            by_size!(size, T => map1::<T>(a, |x| T::wrap(i128::from(<T as Lane>::leading_zeros(x)))))
+        }
         O::Cnt => map1::<u8>(a, |x| x.count_ones() as u8),
         O::Rbit => map1::<u8>(a, u8::reverse_bits),
-        O::Sqadd | O::Uqadd | O::Sqsub | O::Uqsub | O::Sqdmulh | O::Sqrdmulh | O::Sqabs | O::Sqneg
-        | O::Suqadd | O::Usqadd => saturating(s, id, size, a & live, b & live, d & live),
+        O::Sqadd
+        | O::Uqadd
+        | O::Sqsub
+        | O::Uqsub
+        | O::Sqdmulh
+        | O::Sqrdmulh
+        | O::Sqabs
+        | O::Sqneg
+        | O::Suqadd
+        | O::Usqadd => saturating(s, id, size, a & live, b & live, d & live),
         O::Sshl | O::Ushl | O::Srshl | O::Urshl | O::Sqshl | O::Uqshl | O::Sqrshl | O::Uqrshl => {
             shift_by_register(s, id, size, a & live, b & live)
         }
         O::Saddlp | O::Uaddlp | O::Sadalp | O::Uadalp => add_long_pairs(id, size, a, d),
-        O::Xtn | O::Sqxtn | O::Uqxtn | O::Sqxtun | O::Shrn | O::Rshrn | O::Sqshrn | O::Sqrshrn
-        | O::Uqshrn | O::Uqrshrn | O::Sqshrun | O::Sqrshrun => return narrow(s, op, id, size, a),
+        O::Xtn
+        | O::Sqxtn
+        | O::Uqxtn
+        | O::Sqxtun
+        | O::Shrn
+        | O::Rshrn
+        | O::Sqshrn
+        | O::Sqrshrn
+        | O::Uqshrn
+        | O::Uqrshrn
+        | O::Sqshrun
+        | O::Sqrshrun => return narrow(s, op, id, size, a),
         O::Addhn | O::Raddhn | O::Subhn | O::Rsubhn => return narrow_high(s, op, id, size, a, b),
-        O::Shll | O::Sshll | O::Ushll | O::Saddl | O::Uaddl | O::Ssubl | O::Usubl | O::Sabdl
-        | O::Uabdl | O::Sabal | O::Uabal | O::Smull | O::Umull | O::Smlal | O::Umlal | O::Smlsl
-        | O::Umlsl | O::Saddw | O::Uaddw | O::Ssubw | O::Usubw => {
+        O::Shll
+        | O::Sshll
+        | O::Ushll
+        | O::Saddl
+        | O::Uaddl
+        | O::Ssubl
+        | O::Usubl
+        | O::Sabdl
+        | O::Uabdl
+        | O::Sabal
+        | O::Uabal
+        | O::Smull
+        | O::Umull
+        | O::Smlal
+        | O::Umlal
+        | O::Smlsl
+        | O::Umlsl
+        | O::Saddw
+        | O::Uaddw
+        | O::Ssubw
+        | O::Usubw => {
             let (low_a, low_b) = if q { (a >> 64, b >> 64) } else { (a, b) };
             let wide_first = matches!(id, O::Saddw | O::Uaddw | O::Ssubw | O::Usubw);
             let first = if wide_first { a } else { low_a };
@@ -277,7 +344,8 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
             return Flow::Next;
         }
         O::Pmull => {
-            let (x, y) = if q { ((a >> 64) as u64, (b >> 64) as u64) } else { (a as u64, b as u64) };
+            let (x, y) =
+                if q { ((a >> 64) as u64, (b >> 64) as u64) } else { (a as u64, b as u64) };
             let (x, y) = (u128::from(x), u128::from(y));
             s.v[usize::from(op.d & 127)] = build(|i| {
                 polynomial(u64::from(get::<u8>(x, i)), u64::from(get::<u8>(y, i))) as u16
@@ -288,8 +356,17 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
             s.v[usize::from(op.d & 127)] = reduce(id, size, q, a);
             return Flow::Next;
         }
-        O::Sshr | O::Ushr | O::Ssra | O::Usra | O::Srshr | O::Urshr | O::Srsra | O::Ursra
-        | O::Shl | O::Sri | O::Sli => shift_by_immediate(id, size, a, d, op.imm as u32),
+        O::Sshr
+        | O::Ushr
+        | O::Ssra
+        | O::Usra
+        | O::Srshr
+        | O::Urshr
+        | O::Srsra
+        | O::Ursra
+        | O::Shl
+        | O::Sri
+        | O::Sli => shift_by_immediate(id, size, a, d, op.imm as u32),
         O::SqshlI | O::UqshlI | O::Sqshlu => saturating_shift(s, id, size, a & live, op.imm as u32),
         _ => return floating(s, op, id, size),
     };
@@ -380,7 +457,13 @@ fn saturating(s: &mut CpuState, id: A64Op, size: u8, a: u128, b: u128, d: u128) 
 }
 
 /// One lane shifted by a signed amount: left if positive, else right, perhaps rounding.
-fn shift_lane<T: Lane>(value: i128, by: i8, range: Read, rounds: bool, hit: Option<&mut bool>) -> T {
+fn shift_lane<T: Lane>(
+    value: i128,
+    by: i8,
+    range: Read,
+    rounds: bool,
+    hit: Option<&mut bool>,
+) -> T {
     let by = i32::from(by);
     if by < 0 {
         let n = (-by).min(100) as u32;
@@ -510,8 +593,16 @@ fn widening(id: A64Op, size: u8, a: u128, b: u128, d: u128, imm: i64) -> u128 {
     use A64Op as O;
     let signed = matches!(
         id,
-        O::Saddl | O::Ssubl | O::Sabdl | O::Sabal | O::Smull | O::Smlal | O::Smlsl | O::Saddw
-            | O::Ssubw | O::Sshll
+        O::Saddl
+            | O::Ssubl
+            | O::Sabdl
+            | O::Sabal
+            | O::Smull
+            | O::Smlal
+            | O::Smlsl
+            | O::Saddw
+            | O::Ssubw
+            | O::Sshll
     );
     let r = read(signed);
     by_size!(size + 1, T => build(|i| {
