@@ -137,6 +137,7 @@ impl Builder {
     /// Removes dead flag records, fuses compare with branch, and strips the instruction marks.
     pub fn finish(mut self) -> Finished {
         remove_dead_flags(&mut self.ops);
+        fuse_zero_select(&mut self.ops);
         fuse_compare_branch(&mut self.ops);
         let mut marks = Vec::with_capacity(self.pcs.len());
         let mut ops = Vec::with_capacity(self.ops.len());
@@ -171,6 +172,46 @@ fn remove_dead_flags(ops: &mut Vec<Op>) {
         }
     }
     ops.retain(|op| op.code != Code::Nop);
+}
+
+/// A record of a value against zero, read only by the conditional select right behind it, becomes a
+/// select on the value.
+fn fuse_zero_select(ops: &mut Vec<Op>) {
+    let mut at = 0;
+    while at + 1 < ops.len() {
+        at += 1;
+        let select = ops[at];
+        if !matches!(select.code, Code::Csel32 | Code::Csel64) {
+            continue;
+        }
+        let zero = match Cond::from_raw(select.c) {
+            Cond::Z => true,
+            Cond::Nz => false,
+            _ => continue,
+        };
+        let Some(before) = ops[..at].iter().rposition(|op| op.code != Code::InsnStart) else {
+            continue;
+        };
+        let record = ops[before];
+        let kind = CcKind::from_raw(record.x);
+        // The op tests and moves the same number of bits.
+        let (code, fits) = match select.code {
+            Code::Csel32 => (Code::SelZ32, kind.bits() == 32),
+            _ => (Code::SelZ64, kind.bits() == 64),
+        };
+        let is_compare = matches!(kind.op(), CcOp::Logic | CcOp::Sub | CcOp::Subs);
+        let overwritten = ops[at + 1..]
+            .iter()
+            .find(|op| op.code.reads_flags() || op.code.overwrites_flags())
+            .is_some_and(|op| !op.code.reads_flags());
+        if record.code != Code::CcI || record.imm != 0 || !is_compare || !fits || !overwritten {
+            continue;
+        }
+        let (a, b) = if zero { (select.a, select.b) } else { (select.b, select.a) };
+        ops[at] = Op { code, x: 0, d: select.d, a, b, c: record.a, imm: 0 };
+        ops.remove(before);
+        at -= 1;
+    }
 }
 
 /// A compare record directly before a branch on it becomes one op.

@@ -211,6 +211,13 @@ fn at_x(s: &CpuState, op: &Op) -> VirtAddr {
     VirtAddr::new(ra(s, op).wrapping_add(index).wrapping_add(op.imm as u64))
 }
 
+/// `a` or `b` without a branch: guests use conditional selects where branches would be mispredicted.
+#[inline(always)]
+fn select(first: bool, a: u64, b: u64) -> u64 {
+    let mask = u64::from(first).wrapping_neg();
+    b ^ ((a ^ b) & mask)
+}
+
 fn rmw_value(op: RmwOp, old: u64, b: u64, bits: u32) -> u64 {
     let (so, sb) = (flags::sext(old, bits) as i64, flags::sext(b, bits) as i64);
     let m = u64::MAX >> (64 - bits);
@@ -319,6 +326,21 @@ mod ops {
         SDiv32 SDiv64 = |a, b, _op| if b == 0 { 0 } else { a.cast_signed().wrapping_div(b.cast_signed()) };
         AddShl32 AddShl64 = |a, b, op| a.wrapping_add(b.wrapping_shl(u32::from(op.x))).wrapping_add(op.imm as _);
     }
+    binary! {
+        XorShl32 XorShl64 = |a, b, op| a ^ b.wrapping_shl(u32::from(op.x));
+        XorShr32 XorShr64 = |a, b, op| a ^ b.wrapping_shr(u32::from(op.x));
+        XorRor32 XorRor64 = |a, b, op| a ^ b.rotate_right(u32::from(op.x & 63));
+        OrShl32 OrShl64 = |a, b, op| a | b.wrapping_shl(u32::from(op.x));
+        OrShr32 OrShr64 = |a, b, op| a | b.wrapping_shr(u32::from(op.x));
+        AddShr32 AddShr64 = |a, b, op| a.wrapping_add(b.wrapping_shr(u32::from(op.x)));
+        AddSar32 AddSar64 = |a, b, op| a.wrapping_add(b.cast_signed().wrapping_shr(u32::from(op.x)).cast_unsigned());
+        SubShl32 SubShl64 = |a, b, op| a.wrapping_sub(b.wrapping_shl(u32::from(op.x)));
+        SubSar32 SubSar64 = |a, b, op| a.wrapping_sub(b.cast_signed().wrapping_shr(u32::from(op.x)).cast_unsigned());
+    }
+    value! {
+        AddZext64 = |s, op| ra(s, op).wrapping_add(u64::from(rb(s, op) as u32) << (op.x & 63));
+        AddSext64 = |s, op| ra(s, op).wrapping_add((rb(s, op) as i32 as u64) << (op.x & 63));
+    }
     immediate! {
         AddI32 AddI64 = |a, b| a.wrapping_add(b);
         AndI32 AndI64 = |a, b| a & b;
@@ -363,8 +385,10 @@ mod ops {
         GetEflags = |s, _op| flags::eflags(s);
         GetNzcv = |s, _op| flags::nzcv(s);
         SetCond = |s, op| u64::from(flags::holds(s, Cond::from_raw(op.c)));
-        Csel32 = |s, op| u64::from(if flags::holds(s, Cond::from_raw(op.c)) { ra(s, op) } else { rb(s, op) } as u32);
-        Csel64 = |s, op| if flags::holds(s, Cond::from_raw(op.c)) { ra(s, op) } else { rb(s, op) };
+        Csel32 = |s, op| u64::from(select(flags::holds(s, Cond::from_raw(op.c)), ra(s, op), rb(s, op)) as u32);
+        Csel64 = |s, op| select(flags::holds(s, Cond::from_raw(op.c)), ra(s, op), rb(s, op));
+        SelZ32 = |s, op| u64::from(select(rc(s, op) as u32 == 0, ra(s, op), rb(s, op)) as u32);
+        SelZ64 = |s, op| select(rc(s, op) == 0, ra(s, op), rb(s, op));
     }
     effect! {
         Cc = |s, op| s.set_cc(CcKind::from_raw(op.x), ra(s, op), rb(s, op), rc(s, op));
@@ -495,6 +519,40 @@ mod ops {
         LdS16to32 LdS16to32X: u16 => i16, u32, u64;
         LdS16to64 LdS16to64X: u16 => i16, u64;
         LdS32to64 LdS32to64X: u32 => i32, u64;
+    }
+    macro_rules! post_indexed {
+        ($($load:ident $store:ident: $t:ty;)*) => {$(
+            #[inline(always)]
+            pub(super) fn $load<B: Bus>(core: &mut Core<B::Fault>, bus: &mut B, op: &Op) -> Flow {
+                let base = ra(&core.s, op);
+                let value = access!(core, bus.load::<$t>(VirtAddr::new(base)));
+                core.s.r[op.a as usize] = base.wrapping_add(op.imm as u64);
+                *rd(&mut core.s, op) = value as u64;
+                Flow::Next
+            }
+            #[inline(always)]
+            pub(super) fn $store<B: Bus>(core: &mut Core<B::Fault>, bus: &mut B, op: &Op) -> Flow {
+                let base = ra(&core.s, op);
+                access!(core, bus.store::<$t>(VirtAddr::new(base), rc(&core.s, op) as $t));
+                core.s.r[op.a as usize] = base.wrapping_add(op.imm as u64);
+                Flow::Next
+            }
+        )*};
+    }
+    post_indexed! { LdU8P St8P: u8; LdU32P St32P: u32; Ld64P St64P: u64; }
+    #[inline(always)]
+    pub(super) fn VLd128P<B: Bus>(core: &mut Core<B::Fault>, bus: &mut B, op: &Op) -> Flow {
+        let base = ra(&core.s, op);
+        *vd(&mut core.s, op) = access!(core, bus.load::<u128>(VirtAddr::new(base)));
+        core.s.r[op.a as usize] = base.wrapping_add(op.imm as u64);
+        Flow::Next
+    }
+    #[inline(always)]
+    pub(super) fn VSt128P<B: Bus>(core: &mut Core<B::Fault>, bus: &mut B, op: &Op) -> Flow {
+        let base = ra(&core.s, op);
+        access!(core, bus.store::<u128>(VirtAddr::new(base), vc(&core.s, op)));
+        core.s.r[op.a as usize] = base.wrapping_add(op.imm as u64);
+        Flow::Next
     }
     macro_rules! load_for_write {
         ($($name:ident: $t:ty;)*) => {$(

@@ -190,8 +190,55 @@ pub fn aux(s: &CpuState) -> bool {
 }
 
 /// Whether `cond` holds.
+///
+/// Comparisons and logical results, which is nearly all, are told from their operands in one step.
 #[inline(always)]
 pub fn holds(s: &CpuState, cond: Cond) -> bool {
+    let (a, b) = (s.cc_a, s.cc_b);
+    let quick = match (s.cc_kind.op(), s.cc_kind.bits()) {
+        (CcOp::Subs, 64) => compared(a, b, cond),
+        (CcOp::Subs, 32) => compared(sext(a, 32), sext(b, 32), cond),
+        (CcOp::Logic, 64) => logical(a, cond),
+        (CcOp::Logic, 32) => logical(sext(a, 32), cond),
+        _ => None,
+    };
+    quick.unwrap_or_else(|| holds_by_flags(s, cond))
+}
+
+/// A condition after the arm64 comparison of `a` with `b`, sign-extended operands of one width.
+#[inline(always)]
+fn compared(a: u64, b: u64, cond: Cond) -> Option<bool> {
+    Some(match cond {
+        Cond::Z => a == b,
+        Cond::Nz => a != b,
+        Cond::C => a >= b,
+        Cond::Nc => a < b,
+        Cond::Hi => a > b,
+        Cond::Ls => a <= b,
+        Cond::L => a.cast_signed() < b.cast_signed(),
+        Cond::Ge => a.cast_signed() >= b.cast_signed(),
+        Cond::Le => a.cast_signed() <= b.cast_signed(),
+        Cond::G => a.cast_signed() > b.cast_signed(),
+        _ => return None,
+    })
+}
+
+/// A condition after a logical operation with the sign-extended result `a`.
+#[inline(always)]
+fn logical(a: u64, cond: Cond) -> Option<bool> {
+    Some(match cond {
+        Cond::Z => a == 0,
+        Cond::Nz => a != 0,
+        Cond::S | Cond::L => a.cast_signed() < 0,
+        Cond::Ns | Cond::Ge => a.cast_signed() >= 0,
+        Cond::Le => a.cast_signed() <= 0,
+        Cond::G => a.cast_signed() > 0,
+        _ => return None,
+    })
+}
+
+/// Whether `cond` holds, from single flags.
+fn holds_by_flags(s: &CpuState, cond: Cond) -> bool {
     match cond {
         Cond::O => overflow(s),
         Cond::No => !overflow(s),

@@ -464,6 +464,46 @@ macro_rules! for_each_code {
             AddShl32,
             /// d = a + (b << x) + imm
             AddShl64,
+            /// d = a ^ (b << x)
+            XorShl32,
+            /// d = a ^ (b << x)
+            XorShl64,
+            /// d = a ^ (b >> logical x)
+            XorShr32,
+            /// d = a ^ (b >> logical x)
+            XorShr64,
+            /// d = a ^ (b rotated right by x)
+            XorRor32,
+            /// d = a ^ (b rotated right by x)
+            XorRor64,
+            /// d = a | (b << x)
+            OrShl32,
+            /// d = a | (b << x)
+            OrShl64,
+            /// d = a | (b >> logical x)
+            OrShr32,
+            /// d = a | (b >> logical x)
+            OrShr64,
+            /// d = a + (b >> logical x)
+            AddShr32,
+            /// d = a + (b >> logical x)
+            AddShr64,
+            /// d = a + (b >> arithmetic x)
+            AddSar32,
+            /// d = a + (b >> arithmetic x)
+            AddSar64,
+            /// d = a - (b << x)
+            SubShl32,
+            /// d = a - (b << x)
+            SubShl64,
+            /// d = a - (b >> arithmetic x)
+            SubSar32,
+            /// d = a - (b >> arithmetic x)
+            SubSar64,
+            /// d = a + (low 32 bits of b, zero-extended, << x)
+            AddZext64,
+            /// d = a + (low 32 bits of b, sign-extended, << x)
+            AddSext64,
             /// d = high 64 bits of unsigned a * b
             MulHiU64,
             /// d = high 64 bits of signed a * b
@@ -571,6 +611,10 @@ macro_rules! for_each_code {
             Csel32,
             /// d = condition c ? a : b
             Csel64,
+            /// d = c (32 bits) is zero ? a : b, zero-extended from 32 bits
+            SelZ32,
+            /// d = c (64 bits) is zero ? a : b
+            SelZ64,
 
             /// End: go to target 0
             Jump,
@@ -719,6 +763,12 @@ macro_rules! for_each_code {
             LdS16to64X,
             /// d = 32 bits at a + (b << x) + imm sign-extended to 64
             LdS32to64X,
+            /// d = byte, zero-extended at a, then a = a + imm (d and a are different slots)
+            LdU8P,
+            /// d = 32 bits, zero-extended at a, then a = a + imm (d and a are different slots)
+            LdU32P,
+            /// d = 64 bits at a, then a = a + imm (d and a are different slots)
+            Ld64P,
             /// as LdU8, with write intent: the store to the same place that follows cannot fault
             LdW8,
             /// as LdU16, with write intent
@@ -741,6 +791,12 @@ macro_rules! for_each_code {
             St16X,
             /// 32 bits at a + (b << x) + imm = c
             St32X,
+            /// byte at a = c, then a = a + imm
+            St8P,
+            /// 32 bits at a = c, then a = a + imm
+            St32P,
+            /// 64 bits at a = c, then a = a + imm
+            St64P,
             /// 64 bits at a + (b << x) + imm = c
             St64X,
 
@@ -817,6 +873,10 @@ macro_rules! for_each_code {
             VLd16,
             /// vd = 8 bits at a + imm, rest zero
             VLd8,
+            /// vd = 128 bits at a, then a = a + imm
+            VLd128P,
+            /// 128 bits at a = vc, then a = a + imm
+            VSt128P,
             /// 128 bits at a + imm = vc
             VSt128,
             /// 64 bits at a + imm = vc

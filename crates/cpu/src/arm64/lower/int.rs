@@ -234,6 +234,18 @@ fn logical_shifted(l: &mut Lower<'_>, w: u32) {
     if opc == 1 && !invert && a == ZERO {
         return move_shifted(l, w);
     }
+    let fused = match (opc, invert, w >> 22 & 3) {
+        (2, false, 0) => Some(sized(sf, Code::XorShl32, Code::XorShl64)),
+        (2, false, 1) => Some(sized(sf, Code::XorShr32, Code::XorShr64)),
+        (2, false, 3) => Some(sized(sf, Code::XorRor32, Code::XorRor64)),
+        (1, false, 0) => Some(sized(sf, Code::OrShl32, Code::OrShl64)),
+        (1, false, 1) => Some(sized(sf, Code::OrShr32, Code::OrShr64)),
+        _ => None,
+    };
+    if let Some(code) = fused.filter(|_| w >> 10 & 63 != 0) {
+        l.push(Op::new(code).x(small(w >> 10 & 63)).d(d).a(a).b(src(w >> 16)));
+        return;
+    }
     let b = shifted(l, w);
     if opc == 1 && invert && a == ZERO {
         l.push(Op::new(sized(sf, Code::Not32, Code::Not64)).d(d).a(b));
@@ -292,6 +304,17 @@ fn add_sub_shifted(l: &mut Lower<'_>, w: u32) {
         l.push(op.d(d).a(a).b(m));
         return;
     }
+    let fused = match (sub, kind) {
+        (false, 1) => Some(sized(sf, Code::AddShr32, Code::AddShr64)),
+        (false, 2) => Some(sized(sf, Code::AddSar32, Code::AddSar64)),
+        (true, 0) => Some(sized(sf, Code::SubShl32, Code::SubShl64)),
+        (true, 2) => Some(sized(sf, Code::SubSar32, Code::SubSar64)),
+        _ => None,
+    };
+    if let Some(code) = fused.filter(|_| !sets && amount != 0) {
+        l.push(Op::new(code).x(small(amount)).d(d).a(a).b(src(w >> 16)));
+        return;
+    }
     let b = shifted(l, w);
     add_sub(l, w, d, a, b, (sf, sub, sets));
 }
@@ -338,6 +361,15 @@ fn add_sub_extended(l: &mut Lower<'_>, w: u32) {
     let a = src_sp(w >> 5);
     let d = if sets { dst(w) } else { dst_sp(w) };
     let amount = w >> 10 & 7;
+    let fused = match w >> 13 & 7 {
+        2 => Some(Code::AddZext64),
+        6 => Some(Code::AddSext64),
+        _ => None,
+    };
+    if let Some(code) = fused.filter(|_| sf && !sub && !sets) {
+        l.push(Op::new(code).x(small(amount)).d(d).a(a).b(src(w >> 16)));
+        return;
+    }
     let m = extended(l, w >> 13, src(w >> 16), sf, T1);
     if !sub && !sets {
         let code = sized(sf, Code::AddShl32, Code::AddShl64);

@@ -144,6 +144,9 @@ fn nine_bit_offset(l: &mut Lower<'_>, w: u32) {
     let base = src_sp(w >> 5);
     match w >> 10 & 3 {
         1 => {
+            if post_indexed(l, transfer, w, base, offset) {
+                return;
+            }
             access(l, transfer, w, Address::at(base, 0));
             advance(l, base, offset);
         }
@@ -153,6 +156,32 @@ fn nine_bit_offset(l: &mut Lower<'_>, w: u32) {
         }
         _ => access(l, transfer, w, Address::at(base, offset)),
     }
+}
+
+/// Emits a post-indexed access as one op, if there is one for it.
+fn post_indexed(l: &mut Lower<'_>, transfer: Transfer, w: u32, base: Reg, by: i64) -> bool {
+    let code = match transfer.plain {
+        Code::LdU8 => Code::LdU8P,
+        Code::LdU32 => Code::LdU32P,
+        Code::Ld64 => Code::Ld64P,
+        Code::St8 => Code::St8P,
+        Code::St32 => Code::St32P,
+        Code::St64 => Code::St64P,
+        Code::VLd128 => Code::VLd128P,
+        Code::VSt128 => Code::VSt128P,
+        _ => return false,
+    };
+    if !transfer.vector && !transfer.store && dst(w) == base {
+        return false;
+    }
+    let op = Op::new(code).a(base).imm(by);
+    l.push(match (transfer.vector, transfer.store) {
+        (true, true) => op.vc(vreg(w)),
+        (true, false) => op.vd(vreg(w)),
+        (false, true) => op.c(src(w)),
+        (false, false) => op.d(dst(w)),
+    });
+    true
 }
 
 fn register_offset(l: &mut Lower<'_>, w: u32) {
