@@ -751,6 +751,29 @@ mod ops {
         VSt128: u128, at; VSt64: u64, at; VSt32: u32, at; VSt16: u16, at; VSt8: u8, at;
         VSt128X: u128, at_x; VSt64X: u64, at_x; VSt32X: u32, at_x;
     }
+    macro_rules! vector_aligned {
+        ($($load:ident $store:ident: $at:ident;)*) => {$(
+            #[inline(always)]
+            pub(super) fn $load<B: Bus>(core: &mut Core<B::Fault>, bus: &mut B, op: &Op) -> Flow {
+                let at = $at(&core.s, op);
+                if at.get() & 15 != 0 {
+                    return Flow::Misaligned;
+                }
+                *vd(&mut core.s, op) = access!(core, bus.load::<u128>(at));
+                Flow::Next
+            }
+            #[inline(always)]
+            pub(super) fn $store<B: Bus>(core: &mut Core<B::Fault>, bus: &mut B, op: &Op) -> Flow {
+                let at = $at(&core.s, op);
+                if at.get() & 15 != 0 {
+                    return Flow::Misaligned;
+                }
+                access!(core, bus.store::<u128>(at, vc(&core.s, op)));
+                Flow::Next
+            }
+        )*};
+    }
+    vector_aligned! { VLd128A VSt128A: at; VLd128AX VSt128AX: at_x; }
     macro_rules! lane {
         ($($get:ident $set:ident: $t:ty, $last:expr;)*) => {
             value! { $($get = |s, op| u64::from((va(s, op) >> (u32::from(op.x & $last) * <$t>::BITS)) as $t);)* }

@@ -865,6 +865,14 @@ macro_rules! for_each_code {
             VDupI,
             /// vd = 128 bits at a + imm
             VLd128,
+            /// vd = 128 bits at a + imm, which must be aligned (else #GP)
+            VLd128A,
+            /// 128 bits at a + imm, which must be aligned (else #GP) = vc
+            VSt128A,
+            /// vd = 128 bits at a + (b << x) + imm, which must be aligned (else #GP)
+            VLd128AX,
+            /// 128 bits at a + (b << x) + imm, which must be aligned (else #GP) = vc
+            VSt128AX,
             /// vd = 64 bits at a + imm, rest zero
             VLd64,
             /// vd = 32 bits at a + imm, rest zero

@@ -27,12 +27,21 @@ pub struct Point {
 
 /// Why a point has no result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[must_use]
 pub struct Failure {
     /// One sentence.
     pub message: String,
     /// The exit status that `ptescope run` would have had.
     pub status: u8,
 }
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
 
 /// One line of a study.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,1 +1,43 @@
-//! placeholder
+//! Runs and studies: a program on a machine under a kernel, many times, side by side.
+//!
+//! [`RunRequest`] says what to run in the words that users write; [`run`] does it and returns a
+//! report. [`sweep`](mod@sweep) runs the points of a study on all host cores, and [`pageout`]
+//! is the study that is built in. [`Guest`]s are the embedded programs. What a run means is
+//! `machine`'s business, what it costs `cost`'s; no file is opened here but guest programs.
+
+mod guests;
+mod overrides;
+pub mod pageout;
+mod request;
+mod runner;
+mod settings;
+pub mod sweep;
+mod text;
+
+pub use guests::{Argument, Guest};
+pub use overrides::kernel_fields;
+pub use request::{Program, RunRequest};
+pub use runner::{Console, Silent, run};
+pub use settings::{
+    MEM_BYTES_MAX, MEM_BYTES_MIN, Override, SettingError, ThpPolicy, ThpSetting, parse_bytes,
+    parse_mem, parse_set, parse_swap, parse_thp,
+};
+pub use text::wrap;
+
+/// Exit statuses, in the manner of sysexits; part of the contract of the command line.
+pub mod status {
+    /// Usage: also an unknown kernel, machine, patch, guest or study.
+    pub const USAGE: u8 = 2;
+    /// The program is no ELF that can run.
+    pub const NO_ELF: u8 = 65;
+    /// The program cannot be read.
+    pub const NO_INPUT: u8 = 66;
+    /// Oracle violation or internal error.
+    pub const INTERNAL: u8 = 70;
+    /// The guest asked for something that is not supported.
+    pub const UNSUPPORTED: u8 = 71;
+    /// An output cannot be created.
+    pub const NO_OUTPUT: u8 = 73;
+    /// A limit was reached.
+    pub const LIMIT: u8 = 75;
+}

@@ -9,6 +9,7 @@ mod cpuid;
 mod helper;
 mod int;
 mod operand;
+mod sse;
 mod x87;
 
 use crate::block::{Builder, Step};
@@ -31,6 +32,9 @@ pub fn lower(b: &mut Builder, pc: u64, bytes: &[u8]) -> Step {
     }
     let mut l = Lower { b, i: &i };
     if let Some(step) = l.integer() {
+        return step;
+    }
+    if let Some(step) = l.vector() {
         return step;
     }
     b.unsupported(format!("{:?}", i.mnemonic()).to_lowercase());
