@@ -269,24 +269,28 @@ pub(crate) fn minnm<F: Float>(a: F, b: F) -> F {
 
 /// `FPRecipStepFused`: `2 - a * b`.
 pub(crate) fn recps<F: Float>(a: F, b: F) -> F {
-    step(a, b, 2.0, 0)
-}
-
-/// `FPRSqrtStepFused`: `(3 - a * b) / 2`.
-pub(crate) fn rsqrts<F: Float>(a: F, b: F) -> F {
-    step(a, b, 3.0, 1)
-}
-
-fn step<F: Float>(a: F, b: F, from: f64, halvings: u32) -> F {
     let a = a.negated();
+    step_special(a, b, 2.0).unwrap_or_else(|| F::from_f64(2.0).raw_fma(a, b))
+}
+
+/// `FPRSqrtStepFused`: `(3 - a * b) / 2`, rounded once.
+///
+/// Halving the larger factor is exact wherever the product matters, and cannot overflow before the end.
+pub(crate) fn rsqrts<F: Float>(a: F, b: F) -> F {
+    let a = a.negated();
+    step_special(a, b, 1.5).unwrap_or_else(|| {
+        let a_is_larger = a.absolute().lane() >= b.absolute().lane();
+        let (large, small) = if a_is_larger { (a, b) } else { (b, a) };
+        F::from_f64(1.5).raw_fma(large.scaled_down(1), small)
+    })
+}
+
+/// What the steps give for a NaN, and for infinity times zero.
+fn step_special<F: Float>(a: F, b: F, at_infinity_times_zero: f64) -> Option<F> {
     if a.is_nan() || b.is_nan() {
-        return chosen_nan(&[a, b]);
+        return Some(chosen_nan(&[a, b]));
     }
-    if is_infinity_times_zero(a, b) {
-        return F::from_f64(from).scaled_down(halvings);
-    }
-    // FIDELITY: the halving rounds a second time where its result is subnormal.
-    F::from_f64(from).raw_fma(a, b).scaled_down(halvings)
+    is_infinity_times_zero(a, b).then(|| F::from_f64(at_infinity_times_zero))
 }
 
 /// NZCV of a comparison, in bits 31–28.
@@ -547,6 +551,14 @@ mod tests {
         let (inf, zero) = (f64::INFINITY.to_bits(), 0u64);
         assert_eq!(fma(quiet, inf, zero), u64::default_nan());
         assert_eq!(fma(one, inf, zero), u64::default_nan());
+    }
+
+    #[test]
+    fn reciprocal_square_root_step_overflows_only_at_the_end() {
+        let (a, b) = (f32::from_bits(0x7f7f_ffff).to_bits(), (-1.5f32).to_bits());
+        let exact = (3.0 + f64::from(f32::MAX) * 1.5) / 2.0;
+        assert_eq!(rsqrts(a, b), (exact as f32).to_bits());
+        assert_eq!(rsqrts(f32::INFINITY.to_bits(), 0), 1.5f32.to_bits());
     }
 
     #[test]
