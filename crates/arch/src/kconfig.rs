@@ -144,12 +144,27 @@ const PATCHES: &[Patch] = &[
 
 const PRESETS: &[(&str, &str, fn() -> KernelConfig)] = &[
     ("v6.1", "before the GUP unification and before mTHP", KernelConfig::v6_1),
-    ("v6.5", "GUP unified, THP at full stride, break_ksm by walk_page_range_vma", KernelConfig::v6_5),
+    (
+        "v6.5",
+        "GUP unified, THP at full stride, break_ksm by walk_page_range_vma",
+        KernelConfig::v6_5,
+    ),
     ("v6.12", "mTHP and contpte; everything page by page (measured)", KernelConfig::v6_12),
-    ("v7.3", "batched mprotect, mremap, lazyfree; BBM levels (measured; default)", KernelConfig::v7_3),
+    (
+        "v7.3",
+        "batched mprotect, mremap, lazyfree; BBM levels (measured; default)",
+        KernelConfig::v7_3,
+    ),
 ];
 
 impl KernelConfig {
+    /// Whether functions that were renamed between 6.12 and 7.3 without doing anything else
+    /// are counted under their old names.
+    #[inline]
+    pub(crate) fn has_6_12_names(&self) -> bool {
+        self.swap_api == SwapApi::SlotCache
+    }
+
     /// The preset that is used when none is named.
     pub const DEFAULT: &'static str = "v7.3";
 
