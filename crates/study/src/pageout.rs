@@ -7,10 +7,10 @@
 mod explain;
 mod model;
 
-use crate::wrap;
+use crate::{Program, RunRequest, Silent, ThpPolicy, ThpSetting, wrap};
 use events::Event;
 use model::{Cell, Pair, Side};
-use report::{Align, Point, StudyRecord, Table, decimal, grouped};
+use report::{Align, Failure, Point, RunReport, StudyRecord, Table, decimal, grouped};
 use units::ArchId;
 
 pub use model::{Published, published};
@@ -50,6 +50,34 @@ pub fn points() -> Vec<Point> {
         }
     }
     points
+}
+
+/// Runs one point, without its output.
+///
+/// # Errors
+/// As [`crate::run`].
+pub fn run_point(point: &Point) -> Result<RunReport, Failure> {
+    let arch = ArchId::parse(&point.arch).ok_or_else(|| Failure {
+        message: format!("unknown architecture `{}`", point.arch),
+        status: crate::status::USAGE,
+    })?;
+    let program = Program::open(&point.program, arch)?;
+    let mut argv = vec![point.program.trim_start_matches('@').to_owned()];
+    argv.extend(point.args.iter().cloned());
+    // Naming any size turns all others off; 4K is the PMD size, off by name.
+    let thp = match point.folio_kb {
+        4 => ThpSetting { kib: 2048, policy: ThpPolicy::Never },
+        kib => ThpSetting { kib, policy: ThpPolicy::Always },
+    };
+    let request = RunRequest {
+        arch: Some(arch),
+        kernel: point.kernel.clone(),
+        machine: Some(point.machine.clone()),
+        cpus: Some(point.cpus),
+        thp: vec![thp],
+        ..RunRequest::new(program, argv)
+    };
+    crate::run(&request, &mut Silent)
 }
 
 /// The table, and what it says in words.

@@ -79,13 +79,14 @@ fn savings(side: &Side, batched: &Cell, saved: &Difference) -> String {
     let largest: Vec<String> = saved
         .changes()
         .iter()
+        .filter(|c| c.saved().get().abs() >= 1000 * folios)
         .take(3)
         .map(|c| format!("{} ({})", c.words, per(c.saved())))
         .collect();
     let rest = batched.time.terms().first();
     let left = rest.map_or_else(String::new, |term| {
         format!(
-            " What is left is mostly {}: {} of {}, which no batching changes.",
+            " What is left is mostly {}: {} of {}.",
             term.words,
             per(term.time),
             per(batched.time.total())
