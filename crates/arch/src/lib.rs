@@ -17,6 +17,8 @@ mod kconfig;
 mod pt;
 mod pte;
 mod softleaf;
+#[cfg(test)]
+mod testing;
 mod tlbport;
 pub mod x86_64;
 
@@ -191,6 +193,18 @@ pub trait Arch: PteFormat + PmdFormat + Copy + Debug + Default + 'static {
     /// Whether the architecture flushes at the end of each VMA (`tlb_end_vma`), or lets ranges
     /// of several VMAs merge.
     const FLUSH_AT_VMA_END: bool;
+
+    /// `arch_wants_old_prefaulted_pte()`: fault-around maps the neighbours old where hardware
+    /// sets the access flag.
+    const PREFAULT_OLD: bool;
+
+    /// Whether page tables are freed through `tlb_remove_table()`, which flushes once more
+    /// before it lets go of them (CONFIG_MMU_GATHER_RCU_TABLE_FREE).
+    fn frees_tables_by_rcu(kernel: &KernelConfig) -> bool;
+    /// `pte_needs_flush()` for a changed protection.
+    fn pte_needs_flush(old: Pte<Self>, new: Pte<Self>) -> bool;
+    /// The exception handler's entry into the fault path, as function entries count it.
+    fn count_user_fault<P: Platform<Arch = Self>>(pt: &mut Pt<P>);
 
     /// `arch_tlbbatch_should_defer()`.
     fn tlbbatch_should_defer<P: Platform<Arch = Self>>(pt: &Pt<P>, mm: MmId) -> bool;

@@ -32,6 +32,7 @@ pub struct Ptep {
 
 impl Ptep {
     /// The entry `n` further in the same table.
+    #[expect(clippy::should_implement_trait, reason = "pointer arithmetic, as `pte + n` in Linux")]
     #[inline(always)]
     pub fn add(self, n: u64) -> Ptep {
         Ptep {
@@ -478,6 +479,30 @@ impl<P: Platform> Pt<P> {
     /// `pmdp_invalidate()`.
     pub fn pmdp_invalidate(&mut self, at: Pmdp) -> Pmd<P::Arch> {
         A::<P>::pmdp_invalidate(self, at)
+    }
+    /// `pmdp_invalidate_ad()`: the same, where hardware may still set accessed and dirty.
+    pub fn pmdp_invalidate_ad(&mut self, at: Pmdp) -> Pmd<P::Arch> {
+        A::<P>::pmdp_invalidate(self, at)
+    }
+    /// `pmdp_huge_clear_flush()`.
+    pub fn pmdp_huge_clear_flush(&mut self, at: Pmdp) -> Pmd<P::Arch> {
+        if !self.kernel.has_6_12_names() {
+            self.count(Event::FnPmdpHugeClearFlush, 1);
+        }
+        let old = self.pmdp_huge_get_and_clear(at, Teardown::Partial);
+        let end = at.va.wrapping_add(units::PMD_SIZE);
+        let (stride, leaf_only) = (Reach::M2, LeafOnly::No);
+        self.flush_tlb_range(at.mm, FlushRange { start: at.va, end, stride, leaf_only });
+        old
+    }
+    /// `pmd_populate()` of an entry on the kernel stack, by which a table is filled before it
+    /// is published. Frame 0 stands for that stack.
+    pub fn populate_on_stack(&mut self, level: TableLevel, table: PhysAddr) {
+        A::<P>::populate(self, level, PhysAddr::ZERO, table);
+    }
+    /// What a store by user code does to the entry at `slot`: accessed and dirty become `raw`'s.
+    pub fn hardware_set_dirty(&mut self, slot: PhysAddr, raw: u64) {
+        self.ram.store_u64(slot, raw);
     }
     /// `pmdp_test_and_clear_young()`.
     pub fn pmdp_test_and_clear_young(&mut self, at: Pmdp) -> bool {

@@ -84,3 +84,6 @@ pub fn check_cont_block(block: &[u64; 16]) -> Result<(), ContBlockMismatch> {
 fn base(raw: u64) -> u64 {
     Pte::<Arm64>::from_raw(raw).mkold().mkclean().raw()
 }
+
+#[cfg(test)]
+mod tests;

@@ -366,3 +366,6 @@ pub(super) fn get_and_clear_range<P: Platform<Arch = Arm64>>(
     }
     sum
 }
+
+#[cfg(test)]
+mod tests;

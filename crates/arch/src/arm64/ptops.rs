@@ -7,12 +7,12 @@
 //! Source: Linux 7.3 and 6.12 arch/arm64/include/asm/pgtable.h, arch/arm64/mm/fault.c.
 
 use super::contpte;
-use super::pte::{mknoncont, pmd_mkinvalid, valid_cont};
+use super::pte::{self, mknoncont, pmd_mkinvalid, valid_cont};
 use super::tlbflush::{self, Wait};
 use super::{Arm64, bbm, bits};
 use crate::pt::{FlushRange, GatherFlush, MmId, Pmdp, Pt, Ptep, TableLevel};
 use crate::{
-    Arch, Broadcast, ClearYoungDirty, FaultAccess, Hw, Platform, Pmd, Pte, Teardown, TlbPort,
+    Arch, Broadcast, ClearYoungDirty, FaultAccess, Hw, KernelConfig, Platform, Pmd, Pte, Teardown, TlbPort,
 };
 use events::Event;
 use units::{ArchId, CpuId, NrPages, PTRS_PER_TABLE, PhysAddr, Reach, VirtAddr};
@@ -229,6 +229,19 @@ impl Arch for Arm64 {
     const CONT_PTES: u64 = bits::CONT_PTES;
     const TASK_SIZE: VirtAddr = VirtAddr::new(1 << 48);
     const FLUSH_AT_VMA_END: bool = true;
+    const PREFAULT_OLD: bool = true;
+
+    fn frees_tables_by_rcu(_: &KernelConfig) -> bool {
+        true
+    }
+
+    fn pte_needs_flush(old: Pte<Self>, new: Pte<Self>) -> bool {
+        pte::pte_needs_flush(old, new)
+    }
+
+    fn count_user_fault<P: Platform<Arch = Self>>(pt: &mut Pt<P>) {
+        pt.count(Event::FnDoPageFault, 1);
+    }
     type MmContext = tlbflush::MmAsid;
     type CpuState = tlbflush::CpuAsid;
     type Global = tlbflush::AsidAllocator;
@@ -585,3 +598,6 @@ impl Arch for Arm64 {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

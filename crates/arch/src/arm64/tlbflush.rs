@@ -462,3 +462,6 @@ pub(super) fn forget<P: Platform<Arch = Arm64>>(pt: &mut Pt<P>, mm: MmId) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -333,3 +333,20 @@ impl PmdFormat for X86_64 {
         Pmd::from_raw(modify(pmd.raw(), prot.0, PMD_CHG_MASK, ADDR_MASK_2M))
     }
 }
+
+#[cfg(test)]
+mod tests;
+
+/// `pte_flags_need_flush()` over two values of one entry.
+/// Source: Linux arch/x86/include/asm/tlbflush.h.
+pub(super) fn pte_flags_need_flush(old: Pte<X86_64>, new: Pte<X86_64>) -> bool {
+    const SOFTWARE: u64 = super::bits::SPECIAL | super::bits::UFFD_WP | super::bits::SOFT_DIRTY | super::bits::SAVED_DIRTY;
+    const CLEARED: u64 = super::bits::DIRTY | super::bits::PRESENT | super::bits::ACCESSED;
+    let flags = !super::bits::ADDR_MASK & !SOFTWARE;
+    let (old, new) = (old.raw() & flags, new.raw() & flags);
+    if old & super::bits::PRESENT == 0 {
+        return false;
+    }
+    let changed = old ^ new;
+    changed & old & CLEARED != 0 || changed & !CLEARED != 0
+}

@@ -10,7 +10,7 @@ use super::tlbflush;
 use super::{X86_64, bits, pte};
 use crate::pt::{FlushRange, GatherFlush, MmId, Pmdp, Pt, Ptep, TableLevel};
 use crate::{
-    Arch, ClearYoungDirty, FaultAccess, Hw, LeafOnly, Platform, Pmd, Pte, Teardown, TlbPort,
+    Arch, ClearYoungDirty, FaultAccess, Hw, KernelConfig, LeafOnly, Platform, Pmd, Pte, Teardown, TlbPort,
 };
 use events::Event;
 use units::{ArchId, CpuId, NrPages, PMD_SIZE, PhysAddr, Reach, VirtAddr};
@@ -121,6 +121,19 @@ impl Arch for X86_64 {
     const CONT_PTES: u64 = 1;
     const TASK_SIZE: VirtAddr = VirtAddr::new((1 << 47) - units::PAGE_SIZE);
     const FLUSH_AT_VMA_END: bool = false;
+    const PREFAULT_OLD: bool = false;
+
+    fn frees_tables_by_rcu(kernel: &KernelConfig) -> bool {
+        kernel.x86_rcu_table_free
+    }
+
+    fn pte_needs_flush(old: Pte<Self>, new: Pte<Self>) -> bool {
+        pte::pte_flags_need_flush(old, new)
+    }
+
+    fn count_user_fault<P: Platform<Arch = Self>>(pt: &mut Pt<P>) {
+        pt.count(Event::FnDoUserAddrFault, 1);
+    }
     type MmContext = tlbflush::MmTlb;
     type CpuState = tlbflush::CpuTlb;
     type Global = tlbflush::Slots;
@@ -424,3 +437,6 @@ impl Arch for X86_64 {
         tlbflush::enter_lazy_tlb(pt, cpu);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -436,3 +436,6 @@ pub(super) fn batch_flush<P: Platform<Arch = X86_64>>(pt: &mut Pt<P>) {
     }
     pt.batch.reset();
 }
+
+#[cfg(test)]
+mod tests;
