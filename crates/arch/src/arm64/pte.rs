@@ -347,5 +347,5 @@ mod tests;
 /// `pte_needs_flush()`: anything but software bits of a valid entry changed.
 /// Source: Linux arch/arm64/include/asm/tlbflush.h `__pte_flags_need_flush()`.
 pub(super) fn pte_needs_flush(old: Pte<Arm64>, new: Pte<Arm64>) -> bool {
-    old.raw() & super::bits::VALID != 0 && (old.raw() ^ new.raw()) & !super::bits::SWBITS_MASK != 0
+    old.raw() & VALID != 0 && (old.raw() ^ new.raw()) & !SWBITS_MASK != 0
 }

@@ -340,11 +340,11 @@ mod tests;
 /// `pte_flags_need_flush()` over two values of one entry.
 /// Source: Linux arch/x86/include/asm/tlbflush.h.
 pub(super) fn pte_flags_need_flush(old: Pte<X86_64>, new: Pte<X86_64>) -> bool {
-    const SOFTWARE: u64 = super::bits::SPECIAL | super::bits::UFFD_WP | super::bits::SOFT_DIRTY | super::bits::SAVED_DIRTY;
-    const CLEARED: u64 = super::bits::DIRTY | super::bits::PRESENT | super::bits::ACCESSED;
-    let flags = !super::bits::ADDR_MASK & !SOFTWARE;
+    const SOFTWARE: u64 = SPECIAL | UFFD_WP | SOFT_DIRTY | SAVED_DIRTY;
+    const CLEARED: u64 = DIRTY | PRESENT | ACCESSED;
+    let flags = !ADDR_MASK & !SOFTWARE;
     let (old, new) = (old.raw() & flags, new.raw() & flags);
-    if old & super::bits::PRESENT == 0 {
+    if old & PRESENT == 0 {
         return false;
     }
     let changed = old ^ new;
