@@ -32,10 +32,10 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// arm64 or x86_64; default: the program's own (for @name: that of the machine)
+    /// arm64 or x86_64; default: what the program or the machine is
     #[arg(long, value_parser = arch)]
     pub(crate) arch: Option<ArchId>,
-    /// Kernel version with patches added or removed: v7.3, v7.3+anon-unmap-batch
+    /// Kernel and patches, as in v7.3+anon-unmap-batch
     #[arg(long, value_name = "KERNEL", default_value = arch::KernelConfig::DEFAULT)]
     pub(crate) kernel: String,
     /// Machine preset; `ptescope machines` lists them
@@ -50,10 +50,10 @@ pub(crate) struct RunArgs {
     /// Swap space
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_swap, allow_hyphen_values = true)]
     pub(crate) swap: u64,
-    /// Folio size and when to use it (always, inherit, madvise, never): 64kB=always
+    /// Folio size and when: always, inherit, madvise or never
     #[arg(long, value_name = "SIZE=WHEN", value_parser = parse_thp)]
     pub(crate) thp: Vec<ThpSetting>,
-    /// Change a fact of the machine or a behaviour of the kernel: machine.tlbirange=off
+    /// Change machine or kernel, as in machine.tlbirange=off
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
     pub(crate) set: Vec<Override>,
     /// Environment of the guest
@@ -65,10 +65,10 @@ pub(crate) struct RunArgs {
     /// Report every counter and every op path
     #[arg(long)]
     pub(crate) stat: bool,
-    /// Write the report as JSON to a file, or to stdout (then the guest's stdout goes to stderr)
+    /// Write JSON; to stdout, the guest's goes to stderr
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<String>,
-    /// Watch with the oracles: stale translations, break-before-make, consistency
+    /// Watch with the oracles; a violation ends with status 70
     #[arg(long)]
     pub(crate) check: bool,
     /// Stop after so many guest instructions, with status 75
@@ -87,7 +87,7 @@ pub(crate) struct StudyArgs {
     /// Name of a study: pageout
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Write JSON lines, one per run, to a file or to stdout (then the table goes to stderr)
+    /// Write JSON lines, one per run; to stdout, the table goes to stderr
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<String>,
     /// How many runs at once; default: as many as the host has cores

@@ -7,6 +7,7 @@
 
 mod guests;
 mod machines;
+mod observations;
 mod overrides;
 pub mod pageout;
 mod request;
@@ -17,6 +18,7 @@ mod text;
 
 pub use guests::{Argument, Guest};
 pub use machines::{Machine, machine_arch, machines};
+pub use observations::Observation;
 pub use overrides::kernel_fields;
 pub use request::{Program, RunRequest};
 pub use runner::{Console, Silent, run};

@@ -9,11 +9,9 @@ mod model;
 
 use crate::{Program, RunRequest, Silent, ThpPolicy, ThpSetting, wrap};
 use events::Event;
-use model::{Cell, Pair, Side};
+use model::{Cell, Pair, Side, published};
 use report::{Align, Failure, Point, RunReport, StudyRecord, Table, decimal, grouped};
 use units::ArchId;
-
-pub use model::{Published, published};
 
 /// The name of the study.
 pub const NAME: &str = "pageout";
@@ -27,6 +25,8 @@ pub const KERNELS: [&str; 2] = ["v7.3", "v7.3+anon-unmap-batch"];
 pub const MACHINES: [(ArchId, &str); 2] =
     [(ArchId::Arm64, "apple-m3-vm"), (ArchId::X86_64, "x86-bare-metal")];
 
+/// The program and its arguments, as `data/observations.toml` has them.
+const WORKLOAD: &str = "pageout 256";
 const MIB: u64 = 256;
 const PAGES: u64 = MIB << 8;
 const WIDTH: usize = 100;
@@ -236,7 +236,10 @@ fn time_rows(table: &mut Table, sides: &[Side], pairs: &[Pair]) {
     push(table, "  speed-up", last(&ratio));
     push(table, "    90 % interval", last(&ratio_range));
     let known = |s: &Side, p: &Pair| {
-        published(s.machine, p.folio_kb).map_or_else(String::new, |row| row.ratio.to_owned())
+        published(s, p.folio_kb).map_or_else(String::new, |o| match o.ratio() {
+            Some(ratio) => format!("{ratio:.2}×"),
+            None => o.says.unwrap_or_default(),
+        })
     };
     if sides.iter().zip(pairs).any(|(s, p)| !known(s, p).is_empty()) {
         push(table, "    published", last(&known));
