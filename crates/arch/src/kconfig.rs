@@ -56,6 +56,13 @@ pub struct KernelConfig {
     /// `set_softleaf_ptes()` stores each entry through `set_pte_at()`, which on arm64 reads it
     /// first. The posted series does not settle this.
     pub softleaf_raw_check: bool,
+    /// The batched path also looks at the first entry once, as the marker helper does.
+    pub anon_unmap_marker_check: bool,
+    /// A child starts with its parent's `tlb_flush_batched`, so that its first operation after
+    /// a reclaim of the parent flushes (6.12; reset since).
+    pub fork_copies_tlb_batch: bool,
+    /// x86-64 frees page tables through `tlb_remove_table()` (6.14, for INVLPGB).
+    pub x86_rcu_table_free: bool,
     /// DONTNEED frees page tables that it emptied (CONFIG_PT_RECLAIM, 6.14).
     pub pt_reclaim: bool,
     /// MADV_COLD of a young PMD goes through `pmdp_invalidate()` (7.x); 6.12 clears the bit.
@@ -142,14 +149,32 @@ const PATCHES: &[Patch] = &[
     },
 ];
 
-const PRESETS: &[(&str, &str, fn() -> KernelConfig)] = &[
+/// A preset: name, what it stands for, and its behaviours.
+type Preset = (&'static str, &'static str, fn() -> KernelConfig);
+
+const PRESETS: &[Preset] = &[
     ("v6.1", "before the GUP unification and before mTHP", KernelConfig::v6_1),
-    ("v6.5", "GUP unified, THP at full stride, break_ksm by walk_page_range_vma", KernelConfig::v6_5),
+    (
+        "v6.5",
+        "GUP unified, THP at full stride, break_ksm by walk_page_range_vma",
+        KernelConfig::v6_5,
+    ),
     ("v6.12", "mTHP and contpte; everything page by page (measured)", KernelConfig::v6_12),
-    ("v7.3", "batched mprotect, mremap, lazyfree; BBM levels (measured; default)", KernelConfig::v7_3),
+    (
+        "v7.3",
+        "batched mprotect, mremap, lazyfree; BBM levels (measured; default)",
+        KernelConfig::v7_3,
+    ),
 ];
 
 impl KernelConfig {
+    /// Whether functions that were renamed between 6.12 and 7.3 without doing anything else
+    /// are counted under their old names.
+    #[inline]
+    pub(crate) fn has_6_12_names(&self) -> bool {
+        self.swap_api == SwapApi::SlotCache
+    }
+
     /// The preset that is used when none is named.
     pub const DEFAULT: &'static str = "v7.3";
 
@@ -225,6 +250,9 @@ impl KernelConfig {
             lazyfree_pmd_discard: false,
             anon_unmap_batched: false,
             softleaf_raw_check: true,
+            anon_unmap_marker_check: true,
+            fork_copies_tlb_batch: true,
+            x86_rcu_table_free: false,
             pt_reclaim: false,
             cold_pmd_invalidate: false,
             mprotect_batched: false,
@@ -252,6 +280,8 @@ impl KernelConfig {
             lazyfree_unmap_batched: true,
             lazyfree_pmd_discard: true,
             pt_reclaim: true,
+            fork_copies_tlb_batch: false,
+            x86_rcu_table_free: true,
             cold_pmd_invalidate: true,
             mprotect_batched: true,
             mremap_batched: true,

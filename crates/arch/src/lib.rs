@@ -11,14 +11,16 @@
 //! What is not here: how hardware walks (that is `mmu`, which reads the same encodings), and
 //! when any primitive is called (that is `mm`).
 
-mod arm64;
+pub mod arm64;
 mod hw;
 mod kconfig;
 mod pt;
 mod pte;
 mod softleaf;
+#[cfg(test)]
+mod testing;
 mod tlbport;
-mod x86_64;
+pub mod x86_64;
 
 pub use arm64::Arm64;
 pub use hw::{BbmLevel, Hw};
@@ -69,6 +71,9 @@ pub trait Arch: PteFormat + PmdFormat + Copy + Debug + Default + 'static {
     fn global(hw: &Hw) -> Self::Global;
     /// Context of a new mm, not yet loaded anywhere.
     fn mm_context<P: Platform<Arch = Self>>(pt: &mut Pt<P>, mm: MmId) -> Self::MmContext;
+
+    /// The mm's root table goes: no CPU may keep it loaded, not even lazily.
+    fn mm_destroy<P: Platform<Arch = Self>>(pt: &mut Pt<P>, mm: MmId);
 
     /// `ptep_get()`.
     fn ptep_get<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Ptep) -> Pte<Self>;
@@ -189,6 +194,18 @@ pub trait Arch: PteFormat + PmdFormat + Copy + Debug + Default + 'static {
     /// of several VMAs merge.
     const FLUSH_AT_VMA_END: bool;
 
+    /// `arch_wants_old_prefaulted_pte()`: fault-around maps the neighbours old where hardware
+    /// sets the access flag.
+    const PREFAULT_OLD: bool;
+
+    /// Whether page tables are freed through `tlb_remove_table()`, which flushes once more
+    /// before it lets go of them (CONFIG_MMU_GATHER_RCU_TABLE_FREE).
+    fn frees_tables_by_rcu(kernel: &KernelConfig) -> bool;
+    /// `pte_needs_flush()` for a changed protection.
+    fn pte_needs_flush(old: Pte<Self>, new: Pte<Self>) -> bool;
+    /// The exception handler's entry into the fault path, as function entries count it.
+    fn count_user_fault<P: Platform<Arch = Self>>(pt: &mut Pt<P>);
+
     /// `arch_tlbbatch_should_defer()`.
     fn tlbbatch_should_defer<P: Platform<Arch = Self>>(pt: &Pt<P>, mm: MmId) -> bool;
     /// `arch_tlbbatch_add_pending()`: the flush of `[start, start + nr pages)` may wait.
@@ -205,6 +222,15 @@ pub trait Arch: PteFormat + PmdFormat + Copy + Debug + Default + 'static {
     fn switch_mm<P: Platform<Arch = Self>>(pt: &mut Pt<P>, cpu: CpuId, next: MmId);
     /// `enter_lazy_tlb()`: `cpu` idles or runs a kernel thread.
     fn enter_lazy_tlb<P: Platform<Arch = Self>>(pt: &mut Pt<P>, cpu: CpuId);
+
+    /// For `validate()`: whether the entries of a last-level table keep the architecture's
+    /// rules among each other (uniform contiguous blocks).
+    ///
+    /// # Errors
+    /// What is wrong, in a sentence.
+    fn check_pte_table<P: Platform<Arch = Self>>(_: &Pt<P>, _: PhysAddr) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Whether entries go because the whole mm does (`full` in Linux).

@@ -32,6 +32,7 @@ pub struct Ptep {
 
 impl Ptep {
     /// The entry `n` further in the same table.
+    #[expect(clippy::should_implement_trait, reason = "pointer arithmetic, as `pte + n` in Linux")]
     #[inline(always)]
     pub fn add(self, n: u64) -> Ptep {
         Ptep {
@@ -148,14 +149,35 @@ pub struct Pt<P: Platform> {
     pub cpu: CpuId,
     /// The innermost op, for the oracles.
     pub op: Op,
+    /// Timer ticks, 100 per second; the owner of the clock keeps it.
+    pub jiffies: u64,
+    /// Forbidden changes of live descriptors that were seen; they end a checked run.
+    pub violations: Vec<String>,
     pub(crate) roots: Vec<PhysAddr>,
     pub(crate) contexts: Vec<Option<<P::Arch as Arch>::MmContext>>,
     pub(crate) cpus: Vec<<P::Arch as Arch>::CpuState>,
     pub(crate) global: <P::Arch as Arch>::Global,
     pub(crate) batch: <P::Arch as Arch>::TlbBatch,
+    /// Entries that `modify_prot_start_ptes()` cleared; empty unless an oracle watches.
+    prot_window: Vec<u64>,
 }
 
 type A<P> = <P as Platform>::Arch;
+
+/// Timer ticks per second of the modelled kernels.
+pub(crate) const HZ: u64 = 100;
+/// Violations kept; a run with more has long been lost.
+const VIOLATIONS_MAX: usize = 64;
+
+impl GatherFlush {
+    /// The range to flush; walk-cache entries stay unless tables go.
+    #[inline]
+    pub(crate) fn range(&self) -> FlushRange {
+        let GatherFlush { start, end, stride, freed_tables, .. } = *self;
+        let leaf_only = if freed_tables { LeafOnly::No } else { LeafOnly::Yes };
+        FlushRange { start, end, stride, leaf_only }
+    }
+}
 
 impl<P: Platform> Pt<P> {
     /// Everything at rest: no address space, nothing loaded.
@@ -172,6 +194,9 @@ impl<P: Platform> Pt<P> {
             hw,
             cpu: CpuId::default(),
             op: Op::HandleMmFault,
+            jiffies: 0,
+            violations: Vec::new(),
+            prot_window: Vec::new(),
             roots: Vec::new(),
             contexts: Vec::new(),
             cpus,
@@ -192,6 +217,7 @@ impl<P: Platform> Pt<P> {
 
     /// The address space is gone; its root table may be freed.
     pub fn mm_destroy(&mut self, mm: MmId) {
+        A::<P>::mm_destroy(self, mm);
         self.contexts[mm.index()] = None;
     }
 
@@ -218,6 +244,52 @@ impl<P: Platform> Pt<P> {
             let change = PteChange { root: self.root(mm), va, reach, owed_by: self.op };
             self.tlb.pte_changed(change);
         }
+    }
+
+    /// Runs `body` as `op`.
+    #[inline]
+    pub fn within<R>(&mut self, op: Op, body: impl FnOnce(&mut Self) -> R) -> R {
+        let outer = std::mem::replace(&mut self.op, op);
+        self.sink.enter(op);
+        let result = body(self);
+        self.sink.exit();
+        self.op = outer;
+        result
+    }
+
+    /// Notes a forbidden change of a live descriptor.
+    #[cold]
+    pub(crate) fn violation(&mut self, what: String) {
+        if self.violations.len() < VIOLATIONS_MAX {
+            self.violations.push(what);
+        }
+    }
+
+    /// Remembers what `modify_prot_start_ptes()` is about to clear, for the stale-use oracle:
+    /// entries that come back with the same rights need no flush.
+    #[inline(always)]
+    pub(crate) fn open_prot_window(&mut self, at: Ptep, nr: NrPages) {
+        if self.tlb.watches_ptes() {
+            self.prot_window.clear();
+            for i in 0..nr.get() {
+                let raw = self.ram.load_u64(at.add(i).slot);
+                self.prot_window.push(raw);
+            }
+        }
+    }
+
+    /// Tells the oracle about the remembered entries that came back with less.
+    #[inline(always)]
+    pub(crate) fn close_prot_window(&mut self, at: Ptep, loses: impl Fn(u64, u64) -> bool) {
+        let mut window = std::mem::take(&mut self.prot_window);
+        for (i, &old) in (0u64..).zip(&window) {
+            let at = at.add(i);
+            if loses(old, self.ram.load_u64(at.slot)) {
+                self.pte_changed(at.mm, at.va, Reach::K4);
+            }
+        }
+        window.clear();
+        self.prot_window = window;
     }
 
     // ---- walking, uncounted: upper levels are read once per operation, not per entry
@@ -407,6 +479,30 @@ impl<P: Platform> Pt<P> {
     /// `pmdp_invalidate()`.
     pub fn pmdp_invalidate(&mut self, at: Pmdp) -> Pmd<P::Arch> {
         A::<P>::pmdp_invalidate(self, at)
+    }
+    /// `pmdp_invalidate_ad()`: the same, where hardware may still set accessed and dirty.
+    pub fn pmdp_invalidate_ad(&mut self, at: Pmdp) -> Pmd<P::Arch> {
+        A::<P>::pmdp_invalidate(self, at)
+    }
+    /// `pmdp_huge_clear_flush()`.
+    pub fn pmdp_huge_clear_flush(&mut self, at: Pmdp) -> Pmd<P::Arch> {
+        if !self.kernel.has_6_12_names() {
+            self.count(Event::FnPmdpHugeClearFlush, 1);
+        }
+        let old = self.pmdp_huge_get_and_clear(at, Teardown::Partial);
+        let end = at.va.wrapping_add(units::PMD_SIZE);
+        let (stride, leaf_only) = (Reach::M2, LeafOnly::No);
+        self.flush_tlb_range(at.mm, FlushRange { start: at.va, end, stride, leaf_only });
+        old
+    }
+    /// `pmd_populate()` of an entry on the kernel stack, by which a table is filled before it
+    /// is published. Frame 0 stands for that stack.
+    pub fn populate_on_stack(&mut self, level: TableLevel, table: PhysAddr) {
+        A::<P>::populate(self, level, PhysAddr::ZERO, table);
+    }
+    /// What a store by user code does to the entry at `slot`: accessed and dirty become `raw`'s.
+    pub fn hardware_set_dirty(&mut self, slot: PhysAddr, raw: u64) {
+        self.ram.store_u64(slot, raw);
     }
     /// `pmdp_test_and_clear_young()`.
     pub fn pmdp_test_and_clear_young(&mut self, at: Pmdp) -> bool {

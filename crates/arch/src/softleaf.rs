@@ -33,6 +33,9 @@ pub enum SoftleafKind {
     Marker,
 }
 
+/// Bits that an offset has.
+pub(crate) const OFFSET_MASK: u64 = (1 << 50) - 1;
+
 impl Softleaf {
     /// Real swap devices (`MAX_SWAPFILES`): types below are swap.
     pub const MAX_SWAPFILES: u8 = 24;

@@ -142,8 +142,7 @@ pub fn explain_walk<A: HwWalk>(
     let mut words = Recorder { ram, loads: Vec::new(), stores: Vec::new() };
     let (mut trail, mut stats) = (Trail::default(), WalkStats::default());
     let start = Start::root(root);
-    let leaf =
-        walk_words::<A>(&mut words, controls, start, (va, access), &mut trail, &mut stats);
+    let leaf = walk_words::<A>(&mut words, controls, start, (va, access), &mut trail, &mut stats);
     let (mut table, mut rights) = (root, Rights::ALL);
     let mut levels = Vec::new();
     for (&level, &(slot, raw)) in LEVELS.iter().zip(&words.loads) {

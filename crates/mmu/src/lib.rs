@@ -8,14 +8,31 @@
 //! anything costs (`cost`).
 
 mod arm64;
+mod assoc;
 mod explain;
 mod fault;
+mod geometry;
+mod level;
+mod machines;
+mod mmu;
+mod presets;
+mod spaces;
+mod stats;
+mod tlb;
 mod walk;
 mod x86_64;
 
 pub use explain::{Field, LevelExplanation, Step, WalkExplanation, explain_walk};
 pub use fault::{Access, Fault, FaultKind};
+pub use geometry::{
+    ArrayGeometry, Arrays, Covers, Geometry, GeometryError, L1_WAYS_MAX, OnDenial, Policy,
+    format_arrays, parse_arrays,
+};
+pub use machines::{Clock, Confidence, Figure, Machine, MachineError, SETTINGS, Setting};
+pub use mmu::{Mmu, StaleUseOracle};
+pub use stats::{FlushKind, FlushStats, TlbStats};
+pub use tlb::{CachedTranslation, CpuTlb, Exact, Model, StaleUse, Untracked};
 pub use walk::{
-    AccessDirty, Contiguous, Controls, DirtyState, Entry, EntryUse, HwWalk, LEVELS, Leaf, LeafEntry,
-    Rights, Scope, Start, Trail, WalkStats, walk,
+    AccessDirty, Contiguous, Controls, DirtyState, Entry, EntryUse, HwWalk, LEVELS, Leaf,
+    LeafEntry, Rights, Scope, Start, Trail, WalkStats, walk,
 };

@@ -402,9 +402,9 @@ fn descend<A: HwWalk>(
             }
             Entry::Leaf(entry) => {
                 let found = Found { slot, raw, level, entry };
-                return found.chosen::<A>(words, controls, stats).finish::<A>(
-                    words, controls, rights, access, stats,
-                );
+                return found
+                    .chosen::<A>(words, controls, stats)
+                    .finish::<A>(words, controls, rights, access, stats);
             }
         }
     }
@@ -440,7 +440,12 @@ struct Found {
 
 impl Found {
     /// The descriptor that a TLB entry is made of: of a contiguous block, the policy's choice.
-    fn chosen<A: HwWalk>(self, words: &mut impl Words, controls: &Controls, stats: &mut WalkStats) -> Found {
+    fn chosen<A: HwWalk>(
+        self,
+        words: &mut impl Words,
+        controls: &Controls,
+        stats: &mut WalkStats,
+    ) -> Found {
         if !self.entry.contiguous || controls.contiguous != Contiguous::First {
             return self;
         }

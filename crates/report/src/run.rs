@@ -16,6 +16,11 @@ const FAULT: &str = "fault";
 pub struct EventCounts(BTreeMap<String, u64>);
 
 impl EventCounts {
+    /// No counts.
+    pub const fn new() -> Self {
+        EventCounts(BTreeMap::new())
+    }
+
     /// How often `event` occurred.
     pub fn get(&self, event: Event) -> u64 {
         self.0.get(event.name()).copied().unwrap_or(0)

@@ -6,6 +6,8 @@
 //! `machine`'s business, what it costs `cost`'s; no file is opened here but guest programs.
 
 mod guests;
+mod machines;
+mod observations;
 mod overrides;
 pub mod pageout;
 mod request;
@@ -15,6 +17,8 @@ pub mod sweep;
 mod text;
 
 pub use guests::{Argument, Guest};
+pub use machines::{Machine, machine_arch, machines};
+pub use observations::Observation;
 pub use overrides::kernel_fields;
 pub use request::{Program, RunRequest};
 pub use runner::{Console, Silent, run};

@@ -7,13 +7,11 @@
 mod explain;
 mod model;
 
-use crate::wrap;
+use crate::{Program, RunRequest, Silent, ThpPolicy, ThpSetting, wrap};
 use events::Event;
-use model::{Cell, Pair, Side};
-use report::{Align, Point, StudyRecord, Table, decimal, grouped};
+use model::{Cell, Pair, Side, published};
+use report::{Align, Failure, Point, RunReport, StudyRecord, Table, decimal, grouped};
 use units::ArchId;
-
-pub use model::{Published, published};
 
 /// The name of the study.
 pub const NAME: &str = "pageout";
@@ -27,6 +25,8 @@ pub const KERNELS: [&str; 2] = ["v7.3", "v7.3+anon-unmap-batch"];
 pub const MACHINES: [(ArchId, &str); 2] =
     [(ArchId::Arm64, "apple-m3-vm"), (ArchId::X86_64, "x86-bare-metal")];
 
+/// The program and its arguments, as `data/observations.toml` has them.
+const WORKLOAD: &str = "pageout 256";
 const MIB: u64 = 256;
 const PAGES: u64 = MIB << 8;
 const WIDTH: usize = 100;
@@ -50,6 +50,34 @@ pub fn points() -> Vec<Point> {
         }
     }
     points
+}
+
+/// Runs one point, without its output.
+///
+/// # Errors
+/// As [`crate::run`].
+pub fn run_point(point: &Point) -> Result<RunReport, Failure> {
+    let arch = ArchId::parse(&point.arch).ok_or_else(|| Failure {
+        message: format!("unknown architecture `{}`", point.arch),
+        status: crate::status::USAGE,
+    })?;
+    let program = Program::open(&point.program, arch)?;
+    let mut argv = vec![point.program.trim_start_matches('@').to_owned()];
+    argv.extend(point.args.iter().cloned());
+    // Naming any size turns all others off; 4K is the PMD size, off by name.
+    let thp = match point.folio_kb {
+        4 => ThpSetting { kib: 2048, policy: ThpPolicy::Never },
+        kib => ThpSetting { kib, policy: ThpPolicy::Always },
+    };
+    let request = RunRequest {
+        arch: Some(arch),
+        kernel: point.kernel.clone(),
+        machine: Some(point.machine.clone()),
+        cpus: Some(point.cpus),
+        thp: vec![thp],
+        ..RunRequest::new(program, argv)
+    };
+    crate::run(&request, &mut Silent)
 }
 
 /// The table, and what it says in words.
@@ -208,7 +236,10 @@ fn time_rows(table: &mut Table, sides: &[Side], pairs: &[Pair]) {
     push(table, "  speed-up", last(&ratio));
     push(table, "    90 % interval", last(&ratio_range));
     let known = |s: &Side, p: &Pair| {
-        published(s.machine, p.folio_kb).map_or_else(String::new, |row| row.ratio.to_owned())
+        published(s, p.folio_kb).map_or_else(String::new, |o| match o.ratio() {
+            Some(ratio) => format!("{ratio:.2}×"),
+            None => o.says.unwrap_or_default(),
+        })
     };
     if sides.iter().zip(pairs).any(|(s, p)| !known(s, p).is_empty()) {
         push(table, "    published", last(&known));

@@ -79,13 +79,14 @@ fn savings(side: &Side, batched: &Cell, saved: &Difference) -> String {
     let largest: Vec<String> = saved
         .changes()
         .iter()
+        .filter(|c| c.saved().get().abs() >= 1000 * folios)
         .take(3)
         .map(|c| format!("{} ({})", c.words, per(c.saved())))
         .collect();
     let rest = batched.time.terms().first();
     let left = rest.map_or_else(String::new, |term| {
         format!(
-            " What is left is mostly {}: {} of {}, which no batching changes.",
+            " What is left is mostly {}: {} of {}.",
             term.words,
             per(term.time),
             per(batched.time.total())
@@ -142,13 +143,15 @@ fn unchanged(sides: &[Side], records: &[StudyRecord]) -> Option<String> {
 
 /// Which times are no predictions.
 fn fitted(sides: &[Side]) -> Option<String> {
-    let fitted = |side: &&Side| published(side.machine, MAIN_KB).is_some_and(|p| p.fitted);
+    let fitted = |side: &&Side| {
+        let row = published(side, MAIN_KB);
+        row.is_some_and(|o| o.fitted_in.iter().any(|list| list == side.prices.name()))
+    };
     let machines: Vec<&str> = sides.iter().filter(fitted).map(|s| s.machine).collect();
     (!machines.is_empty()).then(|| {
         format!(
-            "The prices of {} were fitted on the published {} times, so those two speed-ups are no \
-             predictions; all other times are. Published without numbers: no regression at 4K, no \
-             obvious improvement at 1M on x86-64.",
+            "The prices of {} were fitted on the published {} times, so those speed-ups are no \
+             predictions; all other times are.",
             machines.join(" and "),
             size(MAIN_KB)
         )

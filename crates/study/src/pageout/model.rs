@@ -1,6 +1,7 @@
 //! The numbers behind the table.
 
-use super::{KERNELS, SYSCALL};
+use super::{KERNELS, SYSCALL, WORKLOAD};
+use crate::Observation;
 use cost::{Breakdown, Difference, Estimate, PriceList, Ratio};
 use events::{Counters, Event};
 use report::{StudyRecord, SyscallReport};
@@ -88,28 +89,7 @@ impl Pair {
     }
 }
 
-/// A published result beside a modelled one.
-#[derive(Clone, Copy, Debug)]
-pub struct Published {
-    /// The speed-up, as a table shows it.
-    pub ratio: &'static str,
-    /// Whether the price list was fitted on the two times behind it.
-    pub fitted: bool,
-}
-
-/// What was published about this study's workload, folio size and machine.
-///
-/// Source: Dev Jain, "Optimize anonymous swapbacked large folio unmapping" (cover letter, base
-/// mm-new 3d18f3499c48): 37.401913 → 17.420282 ms on a VM on an Apple M3, 54.986286 →
-/// 51.930795 ms on bare-metal x86-64, both for 64 kB folios; no regression for 4 kB on either;
-/// "no obvious improvement" for 1 MB folios on x86-64. The latter two give no numbers.
-pub fn published(machine: &str, folio_kb: u64) -> Option<Published> {
-    let row = |ratio, fitted| Some(Published { ratio, fitted });
-    match (machine, folio_kb) {
-        ("apple-m3-vm", 64) => row("2.15×", true),
-        ("x86-bare-metal", 64) => row("1.06×", true),
-        ("apple-m3-vm" | "x86-bare-metal", 4) => row("about 1", false),
-        ("x86-bare-metal", 1024) => row("about 1", false),
-        _ => None,
-    }
+/// What was published for a folio size on a machine.
+pub(super) fn published(side: &Side, folio_kb: u64) -> Option<Observation> {
+    Observation::find(WORKLOAD, folio_kb, side.machine)
 }

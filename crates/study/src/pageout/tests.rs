@@ -104,7 +104,7 @@ fn sentences_come_from_the_counts() {
         "x86_64, 64K folios: the same 9 INVLPG per folio in both kernels: 9 requests",
         "1M: 9 INVLPG become 0 and 1 CR3 reloads per folio",
         "4K folios: every counter is equal in both kernels",
-        "What is left is mostly comparing of pages with zero",
+        "What is left is mostly comparison of pages with zero",
     ] {
         assert!(text.contains(part), "no \"{part}\" in: {text}");
     }

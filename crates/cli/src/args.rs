@@ -1,0 +1,186 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::num::NonZeroUsize;
+use study::{Override, ThpSetting, parse_mem, parse_set, parse_swap, parse_thp};
+use units::ArchId;
+
+/// Runs x86-64 and arm64 programs on emulated CPUs over real page tables and an exact TLB model,
+/// under an emulated Linux mm, and counts every page-table touch, TLB flush and barrier.
+#[derive(Debug, Parser)]
+#[command(name = "ptescope", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a program and report what the kernel did for it
+    Run(RunArgs),
+    /// Run a study: the same program on several machines, kernels and folio sizes
+    Study(StudyArgs),
+    /// List the machine presets
+    Machines,
+    /// List the kernel presets, the patches and the fields that can be set
+    Kernels,
+    /// List everything that is counted
+    Events,
+    /// List the built-in guest programs
+    Guests,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// arm64 or x86_64; default: what the program or the machine is
+    #[arg(long, value_parser = arch)]
+    pub(crate) arch: Option<ArchId>,
+    /// Kernel and patches, as in v7.3+anon-unmap-batch
+    #[arg(long, value_name = "KERNEL", default_value = arch::KernelConfig::DEFAULT)]
+    pub(crate) kernel: String,
+    /// Machine preset; `ptescope machines` lists them
+    #[arg(long, value_name = "MACHINE")]
+    pub(crate) machine: Option<String>,
+    /// CPUs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) cpus: Option<u16>,
+    /// Guest RAM
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_mem, allow_hyphen_values = true)]
+    pub(crate) mem: u64,
+    /// Swap space
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_swap, allow_hyphen_values = true)]
+    pub(crate) swap: u64,
+    /// Folio size and when: always, inherit, madvise or never
+    #[arg(long, value_name = "SIZE=WHEN", value_parser = parse_thp)]
+    pub(crate) thp: Vec<ThpSetting>,
+    /// Change machine or kernel, as in machine.tlbirange=off
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
+    pub(crate) set: Vec<Override>,
+    /// Environment of the guest
+    #[arg(long, value_name = "NAME=VALUE", value_parser = env)]
+    pub(crate) env: Vec<String>,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Report every counter and every op path
+    #[arg(long)]
+    pub(crate) stat: bool,
+    /// Write JSON; to stdout, the guest's goes to stderr
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) json: Option<String>,
+    /// Watch with the oracles; a violation ends with status 70
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Stop after so many guest instructions, with status 75
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_instructions: Option<u64>,
+    /// An ELF64 file, or @name for a built-in guest
+    #[arg(value_name = "PROGRAM")]
+    pub(crate) program: String,
+    /// Its arguments
+    #[arg(value_name = "ARG", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) args: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StudyArgs {
+    /// Name of a study: pageout
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Write JSON lines, one per run; to stdout, the table goes to stderr
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) json: Option<String>,
+    /// How many runs at once; default: as many as the host has cores
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+}
+
+fn arch(name: &str) -> Result<ArchId, String> {
+    ArchId::parse(name).ok_or_else(|| "known are arm64 and x86_64".to_owned())
+}
+
+fn env(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
+        _ => Err("it must be NAME=VALUE".to_owned()),
+    }
+}
+
+/// A message of clap's as one sentence: its first paragraph and where to read on.
+pub(crate) fn one_sentence(message: &str) -> String {
+    let paragraph = message.trim_start().strip_prefix("error: ").unwrap_or(message);
+    let lines = paragraph.lines().take_while(|line| !line.trim().is_empty());
+    let first = lines.map(str::trim).collect::<Vec<_>>().join(" ");
+    format!("{}; see `ptescope --help`", first.trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    fn run(line: &str) -> RunArgs {
+        match parse(line).expect("parses").command {
+            Command::Run(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The sentence for a wrong command line.
+    fn wrong(line: &str) -> String {
+        let error = parse(line).expect_err("wrong");
+        assert!(error.use_stderr());
+        one_sentence(&error.render().to_string())
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_and_the_guests_arguments_keep_apart() {
+        let args = run(
+            "ptescope run --thp 64kB=always --mem 512M --set machine.tlbirange=off -- @pageout 16 --mem",
+        );
+        assert_eq!(
+            (args.program.as_str(), args.args.join(" ")),
+            ("@pageout", "16 --mem".to_owned())
+        );
+        assert_eq!((args.mem, args.thp[0].kib), (512 << 20, 64));
+        assert_eq!(args.set[0].key, "machine.tlbirange");
+        let args = run("ptescope run ./prog -v --json x");
+        assert_eq!(
+            (args.program.as_str(), args.args.join(" ")),
+            ("./prog", "-v --json x".to_owned())
+        );
+        assert_eq!((args.kernel.as_str(), args.json), ("v7.3", None));
+    }
+
+    #[test]
+    fn mistakes_become_one_sentence() {
+        for (line, part) in [
+            ("ptescope run --mem 0 -- @hello", "too small"),
+            ("ptescope run --mem 1E -- @hello", "too large"),
+            ("ptescope run --mem lots -- @hello", "is no size"),
+            ("ptescope run --mem -1G -- @hello", "is no size"),
+            ("ptescope run --arch riscv -- @hello", "arm64 and x86_64"),
+            ("ptescope run --cpus 0 -- @hello", "not in 1..=64"),
+            ("ptescope run --env X -- @hello", "NAME=VALUE"),
+            ("ptescope run", "PROGRAM"),
+            ("ptescope walkies", "walkies"),
+            ("ptescope run --trace x -- @hello", "--trace"),
+        ] {
+            let sentence = wrong(line);
+            assert!(sentence.contains(part), "{sentence}");
+            assert!(
+                !sentence.contains('\n') && sentence.ends_with("`ptescope --help`"),
+                "{sentence}"
+            );
+        }
+    }
+}

@@ -1,0 +1,491 @@
+//! madvise(2). Source: Linux mm/madvise.c.
+
+use crate::errno::Errno;
+use crate::folio::Folio;
+use crate::mmap::page_align;
+use crate::mmu_gather::MmuGather;
+use crate::pte_batch::Fpb;
+use crate::vma::{VmFlags, VmaId};
+use crate::{Mm, huge_memory, memory, vmscan};
+use arch::{ClearYoungDirty, MmId, Platform, Pmdp, Pte, Ptep, SwapApi, Teardown};
+use events::{Event, Op};
+use phys::PageFlags;
+use units::{NrPages, Order, PAGE_SIZE, PMD_SIZE, VirtAddr};
+
+/// MADV_* numbers (Linux uapi mman-common.h).
+pub mod advice {
+    #![expect(missing_docs, reason = "each is its name")]
+    pub const NORMAL: i32 = 0;
+    pub const RANDOM: i32 = 1;
+    pub const SEQUENTIAL: i32 = 2;
+    pub const WILLNEED: i32 = 3;
+    pub const DONTNEED: i32 = 4;
+    pub const FREE: i32 = 8;
+    pub const DONTFORK: i32 = 10;
+    pub const DOFORK: i32 = 11;
+    pub const MERGEABLE: i32 = 12;
+    pub const UNMERGEABLE: i32 = 13;
+    pub const HUGEPAGE: i32 = 14;
+    pub const NOHUGEPAGE: i32 = 15;
+    pub const DONTDUMP: i32 = 16;
+    pub const DODUMP: i32 = 17;
+    pub const WIPEONFORK: i32 = 18;
+    pub const KEEPONFORK: i32 = 19;
+    pub const COLD: i32 = 20;
+    pub const PAGEOUT: i32 = 21;
+    pub const POPULATE_READ: i32 = 22;
+    pub const POPULATE_WRITE: i32 = 23;
+    pub const DONTNEED_LOCKED: i32 = 24;
+
+    /// The symbolic name.
+    pub fn name(advice: i32) -> Option<&'static str> {
+        Some(match advice {
+            NORMAL => "MADV_NORMAL",
+            RANDOM => "MADV_RANDOM",
+            SEQUENTIAL => "MADV_SEQUENTIAL",
+            WILLNEED => "MADV_WILLNEED",
+            DONTNEED => "MADV_DONTNEED",
+            FREE => "MADV_FREE",
+            DONTFORK => "MADV_DONTFORK",
+            DOFORK => "MADV_DOFORK",
+            MERGEABLE => "MADV_MERGEABLE",
+            UNMERGEABLE => "MADV_UNMERGEABLE",
+            HUGEPAGE => "MADV_HUGEPAGE",
+            NOHUGEPAGE => "MADV_NOHUGEPAGE",
+            DONTDUMP => "MADV_DONTDUMP",
+            DODUMP => "MADV_DODUMP",
+            WIPEONFORK => "MADV_WIPEONFORK",
+            KEEPONFORK => "MADV_KEEPONFORK",
+            COLD => "MADV_COLD",
+            PAGEOUT => "MADV_PAGEOUT",
+            POPULATE_READ => "MADV_POPULATE_READ",
+            POPULATE_WRITE => "MADV_POPULATE_WRITE",
+            DONTNEED_LOCKED => "MADV_DONTNEED_LOCKED",
+            _ => return None,
+        })
+    }
+}
+
+/// Which of the two walks over mapped pages is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cooling {
+    /// MADV_COLD: make pages old and inactive.
+    Cold,
+    /// MADV_PAGEOUT: reclaim them.
+    Pageout,
+}
+
+/// `can_madv_lru_vma()`.
+fn can_madv_lru(flags: VmFlags) -> bool {
+    !flags.intersects(VmFlags::LOCKED | VmFlags::HUGETLB)
+}
+
+impl<P: Platform> Mm<P> {
+    /// `madvise()`.
+    ///
+    /// # Errors
+    /// EINVAL for an unknown or unsuitable advice or an unaligned start, ENOMEM if the range has
+    /// holes (what is mapped is advised all the same).
+    pub fn madvise(
+        &mut self,
+        mm: MmId,
+        start: VirtAddr,
+        len: u64,
+        advice: i32,
+    ) -> Result<(), Errno> {
+        if advice::name(advice).is_none() || !start.is_aligned(PAGE_SIZE) {
+            return Err(Errno::EINVAL);
+        }
+        let len = page_align(len).ok_or(Errno::EINVAL)?;
+        let end = start.checked_add(len).ok_or(Errno::EINVAL)?;
+        if len == 0 {
+            return Ok(());
+        }
+        if matches!(advice, advice::POPULATE_READ | advice::POPULATE_WRITE) {
+            let write = advice == advice::POPULATE_WRITE;
+            return memory::populate_range(self, mm, start, end, write);
+        }
+        let mut unmapped = false;
+        let mut at = start;
+        for id in self.vmas_in(mm, start, end) {
+            let vma = *self.vma(id);
+            unmapped |= vma.start > at;
+            let (from, to) = (vma.start.max(start), vma.end.min(end));
+            self.madvise_vma_behavior(id, from, to, advice)?;
+            at = to;
+        }
+        match unmapped || at < end {
+            true => Err(Errno::ENOMEM),
+            false => Ok(()),
+        }
+    }
+
+    /// Source: Linux mm/madvise.c `madvise_vma_behavior()`.
+    fn madvise_vma_behavior(
+        &mut self,
+        id: VmaId,
+        start: VirtAddr,
+        end: VirtAddr,
+        advice: i32,
+    ) -> Result<(), Errno> {
+        let vma = *self.vma(id);
+        let anon_private = vma.is_anonymous() && !vma.flags.contains(VmFlags::SHARED);
+        match advice {
+            advice::NORMAL | advice::RANDOM | advice::SEQUENTIAL | advice::WILLNEED => Ok(()),
+            advice::COLD => self.madvise_cool(id, start, end, Cooling::Cold),
+            advice::PAGEOUT => self.madvise_cool(id, start, end, Cooling::Pageout),
+            advice::FREE => match can_madv_lru(vma.flags) && anon_private {
+                true => {
+                    self.madvise_free_single_vma(id, start, end);
+                    Ok(())
+                }
+                false => Err(Errno::EINVAL),
+            },
+            advice::DONTNEED | advice::DONTNEED_LOCKED => {
+                if advice == advice::DONTNEED && vma.flags.contains(VmFlags::LOCKED) {
+                    return Err(Errno::EINVAL);
+                }
+                self.madvise_dontneed_single_vma(id, start, end);
+                Ok(())
+            }
+            advice::HUGEPAGE => {
+                let add = VmFlags::HUGEPAGE;
+                self.set_vma_flags(id, start, end, add, VmFlags::NOHUGEPAGE);
+                Ok(())
+            }
+            advice::NOHUGEPAGE => {
+                let add = VmFlags::NOHUGEPAGE;
+                self.set_vma_flags(id, start, end, add, VmFlags::HUGEPAGE);
+                Ok(())
+            }
+            advice::DONTFORK => {
+                self.set_vma_flags(id, start, end, VmFlags::DONTFORK, VmFlags::empty());
+                Ok(())
+            }
+            advice::DOFORK => {
+                self.set_vma_flags(id, start, end, VmFlags::empty(), VmFlags::DONTFORK);
+                Ok(())
+            }
+            advice::DONTDUMP => {
+                self.set_vma_flags(id, start, end, VmFlags::DONTDUMP, VmFlags::empty());
+                Ok(())
+            }
+            advice::DODUMP => {
+                self.set_vma_flags(id, start, end, VmFlags::empty(), VmFlags::DONTDUMP);
+                Ok(())
+            }
+            advice::WIPEONFORK if anon_private => {
+                self.set_vma_flags(id, start, end, VmFlags::WIPEONFORK, VmFlags::empty());
+                Ok(())
+            }
+            advice::KEEPONFORK => {
+                self.set_vma_flags(id, start, end, VmFlags::empty(), VmFlags::WIPEONFORK);
+                Ok(())
+            }
+            // FIDELITY: no-ksm MADV_MERGEABLE is refused, as without CONFIG_KSM
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Changes flags of part of a VMA, splitting and merging around it.
+    fn set_vma_flags(
+        &mut self,
+        id: VmaId,
+        start: VirtAddr,
+        end: VirtAddr,
+        add: VmFlags,
+        remove: VmFlags,
+    ) {
+        let vma = *self.vma(id);
+        if (vma.flags | add) - remove == vma.flags {
+            return;
+        }
+        for id in self.isolate_range(vma.mm, start, end) {
+            let vma = &mut self.vmas[id.index()];
+            vma.flags = (vma.flags | add) - remove;
+            self.merge_vma(id);
+        }
+    }
+
+    /// Source: Linux mm/madvise.c `madvise_cold()`, `madvise_pageout()`.
+    fn madvise_cool(
+        &mut self,
+        id: VmaId,
+        start: VirtAddr,
+        end: VirtAddr,
+        cooling: Cooling,
+    ) -> Result<(), Errno> {
+        let vma = *self.vma(id);
+        if !can_madv_lru(vma.flags) {
+            return Err(Errno::EINVAL);
+        }
+        if cooling == Cooling::Pageout && !vma.is_anonymous() {
+            // FIDELITY: page-cache file pages are not reclaimed
+            return Ok(());
+        }
+        let op = match cooling {
+            Cooling::Cold => Op::MadviseCold,
+            Cooling::Pageout => Op::MadvisePageout,
+        };
+        let mm = &mut *self.enter(op);
+        let mut gather = MmuGather::new(vma.mm, Teardown::Partial);
+        mm.walk_pmds(vma.mm, start, end, |mm, pmdp, va, next| {
+            madvise_cold_or_pageout_pte_range(mm, &mut gather, pmdp, va, next, cooling);
+        });
+        gather.end_vma(mm);
+        gather.finish(mm);
+        Ok(())
+    }
+
+    /// Source: Linux mm/madvise.c `madvise_free_single_vma()`.
+    fn madvise_free_single_vma(&mut self, id: VmaId, start: VirtAddr, end: VirtAddr) {
+        let mm = &mut *self.enter(Op::MadviseFree);
+        let owner = mm.vma(id).mm;
+        let mut gather = MmuGather::new(owner, Teardown::Partial);
+        mm.update_hiwater_rss(owner);
+        mm.walk_pmds(owner, start, end, |mm, pmdp, va, next| {
+            madvise_free_pte_range(mm, &mut gather, id, pmdp, va, next);
+        });
+        gather.end_vma(mm);
+        gather.finish(mm);
+    }
+
+    /// Source: Linux mm/madvise.c `madvise_dontneed_single_vma()`, mm/memory.c
+    /// `zap_page_range_single()`.
+    fn madvise_dontneed_single_vma(&mut self, id: VmaId, start: VirtAddr, end: VirtAddr) {
+        let mm = &mut *self.enter(Op::MadviseDontneed);
+        let owner = mm.vma(id).mm;
+        let mut gather = MmuGather::new(owner, Teardown::Partial);
+        let reclaim = memory::Reclaim::EmptyTables;
+        memory::unmap_page_range(mm, &mut gather, id, start, end, reclaim);
+        gather.finish(mm);
+    }
+
+    /// `walk_page_range()` with a `pmd_entry` callback: each present PMD entry of the range.
+    pub(crate) fn walk_pmds(
+        &mut self,
+        id: MmId,
+        start: VirtAddr,
+        end: VirtAddr,
+        mut pmd_entry: impl FnMut(&mut Mm<P>, Pmdp, VirtAddr, VirtAddr),
+    ) {
+        if self.pt.kernel.swap_api == SwapApi::SlotCache {
+            self.fentry(Event::FnWalkPageRange);
+        }
+        let mut va = start;
+        while va < end {
+            let next = memory::pmd_addr_end(va, end);
+            if let Some(pmdp) = self.pt.pmd_offset(id, va)
+                && !self.pt.pmdp_get(pmdp).is_none()
+            {
+                pmd_entry(self, pmdp, va, next);
+            }
+            va = next;
+        }
+    }
+}
+
+/// Source: Linux mm/madvise.c `madvise_cold_or_pageout_pte_range()`.
+fn madvise_cold_or_pageout_pte_range<P: Platform>(
+    mm: &mut Mm<P>,
+    gather: &mut MmuGather,
+    pmdp: Pmdp,
+    start: VirtAddr,
+    end: VirtAddr,
+    cooling: Cooling,
+) {
+    let mm = &mut *mm.enter(Op::MadviseColdOrPageoutPteRange);
+    let mut list = Vec::new();
+    let pmd = mm.pt.pmdp_get(pmdp);
+    if pmd.is_leaf() {
+        if cold_or_pageout_huge_pmd(mm, gather, pmdp, start, end, cooling, &mut list) {
+            if cooling == Cooling::Pageout {
+                vmscan::reclaim_pages(mm, list);
+            }
+            return;
+        }
+    }
+    let Some(first) = mm.pt.pte_offset(pmdp, start) else { return };
+    mm.lock_ptl();
+    mm.flush_tlb_batched_pending(pmdp.mm);
+    let pages = NrPages::covering(end.bytes_since(start)).get();
+    let mut i = 0;
+    while i < pages {
+        let at = first.add(i);
+        i += cold_or_pageout_pte(mm, gather, at, NrPages::new(pages - i), cooling, &mut list);
+    }
+    if cooling == Cooling::Pageout {
+        vmscan::reclaim_pages(mm, list);
+    }
+}
+
+/// A PMD leaf under MADV_COLD or MADV_PAGEOUT. Returns whether it was dealt with; otherwise its
+/// PTEs are to be looked at.
+fn cold_or_pageout_huge_pmd<P: Platform>(
+    mm: &mut Mm<P>,
+    gather: &mut MmuGather,
+    pmdp: Pmdp,
+    start: VirtAddr,
+    end: VirtAddr,
+    cooling: Cooling,
+    list: &mut Vec<Folio>,
+) -> bool {
+    mm.lock_ptl();
+    let pmd = mm.pt.pmdp_get(pmdp);
+    if pmd.is_special() {
+        return true;
+    }
+    let folio = mm.page_folio(pmd.pfn());
+    if mm.folio_maybe_mapped_shared(folio) {
+        return true;
+    }
+    if end.bytes_since(start) != PMD_SIZE {
+        mm.folio_ref_add(folio, 1);
+        let split = huge_memory::split_folio(mm, folio);
+        let left = if split { Folio { pfn: folio.pfn, order: Order::ZERO } } else { folio };
+        mm.folio_put_refs(left, 1);
+        return !split;
+    }
+    if cooling == Cooling::Cold {
+        huge_memory::make_huge_pmd_old(mm, gather, pmdp, pmd);
+    }
+    mm.folio_clear(folio, PageFlags::REFERENCED);
+    match cooling {
+        Cooling::Cold => mm.folio_deactivate(folio),
+        Cooling::Pageout => mm.isolate_for_reclaim(folio, list),
+    }
+    true
+}
+
+/// One run of PTEs; returns how many entries were looked at.
+fn cold_or_pageout_pte<P: Platform>(
+    mm: &mut Mm<P>,
+    gather: &mut MmuGather,
+    at: Ptep,
+    max: NrPages,
+    cooling: Cooling,
+    list: &mut Vec<Folio>,
+) -> u64 {
+    let pte = mm.pt.ptep_get(at);
+    if pte.is_none() || !pte.is_present() {
+        return 1;
+    }
+    let Some(folio) = mm.vm_normal_folio(pte) else { return 1 };
+    let mut nr = NrPages::ONE;
+    let mut young = pte.is_young();
+    if folio.is_large() {
+        let run = mm.folio_pte_batch(folio, at, pte, max, Fpb::empty());
+        (nr, young) = (run.nr, run.any_young);
+        if nr < folio.nr_pages() {
+            return split_partly_covered(mm, folio, nr);
+        }
+    }
+    if !mm.folio_test(folio, PageFlags::LRU) || mm.folio_mapcount(folio) != nr.get() {
+        return nr.get();
+    }
+    if cooling == Cooling::Cold && young {
+        mm.pt.clear_young_dirty_ptes(at, nr, ClearYoungDirty::Young);
+        gather.remove_tlb_entries(at.va, nr);
+    }
+    mm.folio_clear(folio, PageFlags::REFERENCED);
+    match cooling {
+        Cooling::Cold => mm.folio_deactivate(folio),
+        Cooling::Pageout => mm.isolate_for_reclaim(folio, list),
+    }
+    nr.get()
+}
+
+/// A folio that the range covers only partly is split, so that the rest is left alone. Returns
+/// how many entries to skip: none after a split, as the entry is looked at again.
+fn split_partly_covered<P: Platform>(mm: &mut Mm<P>, folio: Folio, nr: NrPages) -> u64 {
+    if mm.folio_maybe_mapped_shared(folio) || !mm.folio_trylock(folio) {
+        return nr.get();
+    }
+    mm.folio_ref_add(folio, 1);
+    let split = huge_memory::split_folio(mm, folio);
+    let left = if split { Folio { pfn: folio.pfn, order: Order::ZERO } } else { folio };
+    mm.folio_unlock(left);
+    mm.folio_put_refs(left, 1);
+    if split { 0 } else { nr.get() }
+}
+
+/// Source: Linux mm/madvise.c `madvise_free_pte_range()`.
+fn madvise_free_pte_range<P: Platform>(
+    mm: &mut Mm<P>,
+    gather: &mut MmuGather,
+    id: VmaId,
+    pmdp: Pmdp,
+    start: VirtAddr,
+    end: VirtAddr,
+) {
+    let mm = &mut *mm.enter(Op::MadviseFreePteRange);
+    let pmd = mm.pt.pmdp_get(pmdp);
+    if pmd.is_leaf() {
+        if end.bytes_since(start) == PMD_SIZE {
+            huge_memory::madvise_free_huge_pmd(mm, gather, pmdp);
+            return;
+        }
+        huge_memory::split_huge_pmd(mm, id, pmdp);
+    }
+    let Some(first) = mm.pt.pte_offset(pmdp, start) else { return };
+    mm.lock_ptl();
+    mm.flush_tlb_batched_pending(pmdp.mm);
+    let pages = NrPages::covering(end.bytes_since(start)).get();
+    let mut swapents = 0;
+    let mut i = 0;
+    while i < pages {
+        let (at, max) = (first.add(i), NrPages::new(pages - i));
+        let pte = mm.pt.ptep_get(at);
+        if pte.is_none() {
+            i += 1;
+        } else if pte.is_present() {
+            i += free_present_pte(mm, gather, at, pte, max);
+        } else if pte.softleaf().is_swap() {
+            let nr = mm.swap_pte_batch(at, pte, max);
+            swapents += nr.get().cast_signed();
+            mm.swap_put_entries_direct(pte.softleaf(), nr);
+            for k in 0..nr.get() {
+                mm.pt.pte_clear(at.add(k));
+            }
+            i += nr.get();
+        } else {
+            i += 1;
+        }
+    }
+    if swapents != 0 {
+        mm.add_rss_swapents(pmdp.mm, -swapents);
+    }
+}
+
+/// One run of present PTEs under MADV_FREE; returns how many entries were looked at.
+fn free_present_pte<P: Platform>(
+    mm: &mut Mm<P>,
+    gather: &mut MmuGather,
+    at: Ptep,
+    pte: Pte<P::Arch>,
+    max: NrPages,
+) -> u64 {
+    let Some(folio) = mm.vm_normal_folio(pte) else { return 1 };
+    let mut nr = NrPages::ONE;
+    let (mut young, mut dirty) = (pte.is_young(), pte.is_dirty());
+    if folio.is_large() {
+        let run = mm.folio_pte_batch(folio, at, pte, max, Fpb::empty());
+        (nr, young, dirty) = (run.nr, run.any_young, run.any_dirty);
+        if nr < folio.nr_pages() {
+            return split_partly_covered(mm, folio, nr);
+        }
+    }
+    if mm.folio_mapcount(folio) != nr.get() {
+        return nr.get();
+    }
+    if mm.folio_test(folio, PageFlags::SWAPCACHE) && !mm.folio_free_swap(folio) {
+        return nr.get();
+    }
+    mm.folio_clear(folio, PageFlags::DIRTY);
+    if young || dirty {
+        mm.pt.clear_young_dirty_ptes(at, nr, ClearYoungDirty::Both);
+        gather.remove_tlb_entries(at.va, nr);
+    }
+    mm.folio_mark_lazyfree(folio);
+    nr.get()
+}

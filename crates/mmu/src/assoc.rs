@@ -1,0 +1,396 @@
+//! One set-associative array of cached translations or table pointers.
+//!
+//! An array knows keys (page number and reach), the spaces that entries belong to, and which way
+//! makes room: the order of last use is read from *stamps*, one number per way that a use
+//! overwrites with the current count. The smallest stamp of a set is its least recently used way;
+//! a tree-PLRU node points away from the half that holds the larger stamp, because the half used
+//! last through a node is the half with the latest use below it. So one store per hit keeps both
+//! policies exact. Stamps are the caller's, so that its hit path can reach them.
+
+use crate::geometry::Policy;
+use crate::spaces::{SpaceId, Spaces};
+use units::Asid;
+
+/// What is cached: a page number in units of the reach, and the reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    const NONE: Key = Key(u64::MAX);
+
+    /// The entry of reach `2^shift` around base page `page`.
+    #[inline]
+    pub(crate) const fn around(page: u64, shift: u32) -> Key {
+        Key(page >> (shift - units::PAGE_SHIFT) << 6 | shift as u64)
+    }
+    /// log2 of the bytes covered.
+    #[inline]
+    pub(crate) const fn shift(self) -> u32 {
+        (self.0 & 0x3f) as u32
+    }
+    /// Page number in units of the reach.
+    #[inline]
+    pub(crate) const fn unit(self) -> u64 {
+        self.0 >> 6
+    }
+    /// First base page covered.
+    #[inline]
+    pub(crate) const fn first_page(self) -> u64 {
+        self.unit() << (self.shift() - units::PAGE_SHIFT)
+    }
+    /// Base pages covered.
+    #[inline]
+    pub(crate) const fn pages(self) -> u64 {
+        1 << (self.shift() - units::PAGE_SHIFT)
+    }
+    fn hash(self) -> u64 {
+        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+    }
+}
+
+/// The rest of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Cached {
+    /// First byte covered, or the next table.
+    pub(crate) base: u64,
+    /// The tag it was cached under, whether or not it is global.
+    pub(crate) tag: Asid,
+    /// x86-64 protection key.
+    pub(crate) key: u8,
+    /// `Rights` and the flags below.
+    pub(crate) flags: u8,
+    /// log2 of what the leaf entry spans.
+    pub(crate) span: u8,
+}
+
+impl Cached {
+    /// A write needs no update of the table.
+    pub(crate) const DIRTY: u8 = 1 << 3;
+    pub(crate) const GLOBAL: u8 = 1 << 4;
+    /// The entry in the table has changed since.
+    pub(crate) const STALE: u8 = 1 << 5;
+    /// Fast entries may point here.
+    pub(crate) const FAST: u8 = 1 << 6;
+
+    #[inline]
+    pub(crate) const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// Ways above which a set is searched by hash and its victims are queued.
+const SCANNED_WAYS_MAX: usize = 16;
+
+const END: u32 = u32::MAX;
+
+/// Ways by hash of their key.
+#[derive(Clone, Debug)]
+struct Chains {
+    mask: u64,
+    heads: Vec<u32>,
+    next: Vec<u32>,
+}
+
+impl Chains {
+    fn new(entries: usize) -> Chains {
+        let buckets = (entries * 2).next_power_of_two();
+        Chains { mask: buckets as u64 - 1, heads: vec![END; buckets], next: vec![END; entries] }
+    }
+
+    fn bucket(&self, key: Key) -> usize {
+        usize::try_from(key.hash() & self.mask).expect("fewer buckets than memory")
+    }
+
+    fn insert(&mut self, key: Key, way: usize) {
+        let bucket = self.bucket(key);
+        self.next[way] = self.heads[bucket];
+        self.heads[bucket] = u32::try_from(way).expect("arrays are small");
+    }
+
+    fn remove(&mut self, key: Key, way: usize) {
+        let bucket = self.bucket(key);
+        let mut at = self.heads[bucket];
+        if at as usize == way {
+            self.heads[bucket] = self.next[way];
+            return;
+        }
+        while at != END {
+            let next = self.next[at as usize];
+            if next as usize == way {
+                self.next[at as usize] = self.next[way];
+                return;
+            }
+            at = next;
+        }
+    }
+}
+
+/// Victims of one large LRU set, in the order in which they will be due.
+///
+/// Stamps only grow, so ways sorted by stamp stay in order; one that was used since has another
+/// stamp and is passed over, being younger than all that remain.
+#[derive(Clone, Debug, Default)]
+struct Queue {
+    /// Stamp and way, the next one last.
+    due: Vec<(u64, u32)>,
+    /// Ways erased one by one.
+    free: Vec<u32>,
+    /// Flushes seen when `due` was made.
+    flushes: u64,
+}
+
+/// A way of an array.
+pub(crate) type Way = usize;
+
+/// An array of sets.
+#[derive(Clone, Debug)]
+pub(crate) struct Assoc {
+    sets: u64,
+    ways: usize,
+    policy: Policy,
+    /// Where this array's stamps begin.
+    pub(crate) stamps_at: usize,
+    keys: Vec<Key>,
+    spaces: Vec<SpaceId>,
+    entries: Vec<Cached>,
+    chains: Option<Chains>,
+    queues: Vec<Queue>,
+}
+
+impl Assoc {
+    pub(crate) fn new(entries: u32, ways: u32, policy: Policy, stamps_at: usize) -> Assoc {
+        let (entries, ways) = (entries as usize, ways as usize);
+        let sets = entries / ways;
+        let large = ways > SCANNED_WAYS_MAX;
+        let queued = large && policy == Policy::Lru;
+        Assoc {
+            sets: sets as u64,
+            ways,
+            policy,
+            stamps_at,
+            keys: vec![Key::NONE; entries],
+            spaces: vec![SpaceId::NONE; entries],
+            entries: vec![Cached::default(); entries],
+            chains: large.then(|| Chains::new(entries)),
+            queues: vec![Queue::default(); if queued { sets } else { 0 }],
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The set for a unit number that is this array's own (interleaving removed).
+    #[inline]
+    pub(crate) fn set_of(&self, unit: u64) -> usize {
+        let set =
+            if self.sets.is_power_of_two() { unit & (self.sets - 1) } else { unit % self.sets };
+        usize::try_from(set).expect("fewer sets than memory")
+    }
+
+    /// The way of `set` that holds `key` for one of two spaces.
+    #[inline]
+    pub(crate) fn find(&self, set: usize, key: Key, own: SpaceId, global: SpaceId) -> Option<Way> {
+        let matches = |way: Way| {
+            self.keys[way] == key && (self.spaces[way] == own || self.spaces[way] == global)
+        };
+        let Some(chains) = &self.chains else {
+            let first = set * self.ways;
+            let keys = &self.keys[first..first + self.ways];
+            return (0..keys.len())
+                .find(|&i| keys[i] == key && matches(first + i))
+                .map(|i| first + i);
+        };
+        let mut at = chains.heads[chains.bucket(key)];
+        while at != END {
+            if matches(at as usize) {
+                return Some(at as usize);
+            }
+            at = chains.next[at as usize];
+        }
+        None
+    }
+
+    pub(crate) fn key(&self, way: Way) -> Key {
+        self.keys[way]
+    }
+
+    pub(crate) fn entry(&self, way: Way) -> &Cached {
+        &self.entries[way]
+    }
+
+    pub(crate) fn entry_mut(&mut self, way: Way) -> &mut Cached {
+        &mut self.entries[way]
+    }
+
+    pub(crate) fn space(&self, way: Way) -> SpaceId {
+        self.spaces[way]
+    }
+
+    /// Whether the way holds something valid.
+    #[inline]
+    pub(crate) fn is_live(&self, way: Way, spaces: &Spaces) -> bool {
+        spaces.is_live(self.entries[way].tag, self.spaces[way])
+    }
+
+    /// Chooses the way of `set` that makes room.
+    pub(crate) fn victim(&mut self, set: usize, stamps: &[u64], spaces: &Spaces) -> Way {
+        if !self.queues.is_empty() {
+            return self.next_due(set, stamps, spaces);
+        }
+        let first = set * self.ways;
+        let ways = first..first + self.ways;
+        if let Some(way) = ways.clone().find(|&way| !self.is_live(way, spaces)) {
+            return way;
+        }
+        let stamps = &stamps[self.stamps_at + first..][..self.ways];
+        first
+            + match self.policy {
+                Policy::Lru => oldest(stamps),
+                Policy::TreePlru => tree_plru(stamps),
+            }
+    }
+
+    fn next_due(&mut self, set: usize, stamps: &[u64], spaces: &Spaces) -> Way {
+        let mut queue = std::mem::take(&mut self.queues[set]);
+        let way = self.take_due(&mut queue, set, stamps, spaces);
+        self.queues[set] = queue;
+        way
+    }
+
+    fn take_due(&self, queue: &mut Queue, set: usize, stamps: &[u64], spaces: &Spaces) -> Way {
+        while let Some(way) = queue.free.pop() {
+            if !self.is_live(way as usize, spaces) {
+                return way as usize;
+            }
+        }
+        if queue.flushes != spaces.flushes() {
+            queue.due.clear();
+        }
+        // A queue that was just made has at least one entry that is still due.
+        for _ in 0..2 {
+            while let Some((stamp, way)) = queue.due.pop() {
+                let way = way as usize;
+                let unused = stamps[self.stamps_at + way] == stamp;
+                if unused || (stamp == 0 && !self.is_live(way, spaces)) {
+                    return way;
+                }
+            }
+            self.fill_queue(queue, set, stamps, spaces);
+        }
+        unreachable!("a set has ways (checked by `Geometry::check`)")
+    }
+
+    /// Queues the ways that hold nothing valid, or if there are none, all by age.
+    fn fill_queue(&self, queue: &mut Queue, set: usize, stamps: &[u64], spaces: &Spaces) {
+        let first = set * self.ways;
+        let number = |way: Way| u32::try_from(way).expect("arrays are small");
+        queue.flushes = spaces.flushes();
+        let dead = (first..first + self.ways).rev().filter(|&way| !self.is_live(way, spaces));
+        queue.due.extend(dead.map(|way| (0, number(way))));
+        if queue.due.is_empty() {
+            let ages = &stamps[self.stamps_at + first..][..self.ways];
+            queue.due.extend(ages.iter().zip(first..).map(|(&stamp, way)| (stamp, number(way))));
+            queue.due.sort_unstable_by_key(|&due| std::cmp::Reverse(due));
+        }
+    }
+
+    /// Puts an entry into `way`. The caller has done with what was there.
+    pub(crate) fn write(&mut self, way: Way, key: Key, space: SpaceId, entry: Cached) {
+        if let Some(chains) = &mut self.chains {
+            if self.keys[way] != Key::NONE {
+                chains.remove(self.keys[way], way);
+            }
+            chains.insert(key, way);
+        }
+        self.keys[way] = key;
+        self.spaces[way] = space;
+        self.entries[way] = entry;
+    }
+
+    /// Erases a way. Its stamp stays: a PLRU tree does not hear of invalidations.
+    pub(crate) fn erase(&mut self, way: Way) {
+        if let Some(chains) = &mut self.chains {
+            chains.remove(self.keys[way], way);
+        }
+        if !self.queues.is_empty() {
+            let number = u32::try_from(way).expect("arrays are small");
+            self.queues[way / self.ways].free.push(number);
+        }
+        self.keys[way] = Key::NONE;
+        self.spaces[way] = SpaceId::NONE;
+    }
+}
+
+/// Index of the smallest stamp, the lowest of equals.
+fn oldest(stamps: &[u64]) -> usize {
+    let mut found = (u64::MAX, 0);
+    for (i, &stamp) in stamps.iter().enumerate() {
+        if stamp < found.0 {
+            found = (stamp, i);
+        }
+    }
+    found.1
+}
+
+/// Follows the tree to the half that was used longer ago, the left one of equals.
+fn tree_plru(stamps: &[u64]) -> usize {
+    let (mut first, mut len) = (0, stamps.len());
+    while len > 1 {
+        let left = len.next_power_of_two() / 2;
+        let latest = |range: std::ops::Range<usize>| stamps[range].iter().max().copied();
+        if latest(first..first + left) > latest(first + left..first + len) {
+            (first, len) = (first + left, len - left);
+        } else {
+            len = left;
+        }
+    }
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tree-PLRU as hardware keeps it: a bit per node.
+    #[derive(Default)]
+    struct Bits(std::collections::BTreeMap<(usize, usize), bool>);
+
+    impl Bits {
+        fn touch(&mut self, way: usize, ways: usize) {
+            let (mut first, mut len) = (0, ways);
+            while len > 1 {
+                let left = len.next_power_of_two() / 2;
+                let go_left = way < first + left;
+                self.0.insert((first, len), go_left);
+                (first, len) = if go_left { (first, left) } else { (first + left, len - left) };
+            }
+        }
+        fn victim(&self, ways: usize) -> usize {
+            let (mut first, mut len) = (0, ways);
+            while len > 1 {
+                let left = len.next_power_of_two() / 2;
+                let right_is_old = self.0.get(&(first, len)).copied().unwrap_or(false);
+                (first, len) =
+                    if right_is_old { (first + left, len - left) } else { (first, left) };
+            }
+            first
+        }
+    }
+
+    #[test]
+    fn stamps_carry_the_plru_tree() {
+        for ways in [1, 2, 3, 4, 5, 8, 12, 16] {
+            let mut bits = Bits::default();
+            let mut stamps = vec![0; ways];
+            let mut seed = 12345u64;
+            for now in 1..2000 {
+                assert_eq!(tree_plru(&stamps), bits.victim(ways), "{ways} ways, use {now}");
+                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let way = usize::try_from(seed >> 33).expect("31 bits") % ways;
+                stamps[way] = now;
+                bits.touch(way, ways);
+            }
+        }
+    }
+}
