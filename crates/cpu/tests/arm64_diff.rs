@@ -253,7 +253,9 @@ fn check(tag: &str, words: &[u32], seed: u64) {
     let nr = bad.len();
     let mut names = std::collections::BTreeMap::<String, u32>::new();
     for &w in &bad {
-        *names.entry(format!("{:?}", decode(w).expect("decoded before").inst.opcode)).or_default() += 1;
+        *names
+            .entry(format!("{:?}", decode(w).expect("decoded before").inst.opcode))
+            .or_default() += 1;
     }
     let mut shown = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
