@@ -24,6 +24,35 @@ const _: () = assert!(usize::BITS == 64);
 /// Emulated RAM, from physical address 0 up.
 pub struct Ram {
     bytes: MmapMut,
+    watch: Watch,
+}
+
+/// Frames whose next write is reported: those that hold decoded guest code.
+#[derive(Debug)]
+struct Watch {
+    /// One bit per frame.
+    frames: Vec<u64>,
+    /// First watched byte.
+    low: u64,
+    /// Bytes from there to the end of the last watched frame; 0 while none is watched.
+    span: u64,
+    written: Vec<Pfn>,
+}
+
+impl Watch {
+    #[cold]
+    #[inline(never)]
+    fn note(&mut self, at: u64, len: u64) {
+        let last = at.saturating_add(len.max(1) - 1) / PAGE_SIZE;
+        for frame in at / PAGE_SIZE..=last {
+            let Some(word) = self.frames.get_mut(frame as usize / 64) else { return };
+            let bit = 1 << (frame % 64);
+            if *word & bit != 0 {
+                *word &= !bit;
+                self.written.push(Pfn::new(frame));
+            }
+        }
+    }
 }
 
 impl std::fmt::Debug for Ram {
@@ -48,6 +77,7 @@ macro_rules! words {
         pub fn $store(&mut self, at: PhysAddr, value: $ty) {
             const N: usize = size_of::<$ty>();
             let start = at.get() as usize;
+            self.note_write(at, N as u64);
             self.bytes[start..][..N].copy_from_slice(&value.to_le_bytes());
         }
     )*};
@@ -66,7 +96,44 @@ impl Ram {
         let bytes = MmapOptions::new().len(len).no_reserve_swap().map_anon()?;
         // Fewer host faults and shorter host walks; a host that declines is only slower.
         let _ = bytes.advise(Advice::HugePage);
-        Ok(Ram { bytes })
+        let frames = vec![0; (len / PAGE).div_ceil(64)];
+        let watch = Watch { frames, low: 0, span: 0, written: Vec::new() };
+        Ok(Ram { bytes, watch })
+    }
+
+    /// Reports the next write to the frame, by whatever path, in [`Ram::take_written`].
+    pub fn watch(&mut self, pfn: Pfn) {
+        let Some(word) = self.watch.frames.get_mut(pfn.get() as usize / 64) else { return };
+        *word |= 1 << (pfn.get() % 64);
+        let at = pfn.addr().get();
+        let end = at + PAGE_SIZE;
+        if self.watch.span == 0 {
+            (self.watch.low, self.watch.span) = (at, PAGE_SIZE);
+        } else {
+            let low = self.watch.low.min(at);
+            self.watch.span = (self.watch.low + self.watch.span).max(end) - low;
+            self.watch.low = low;
+        }
+    }
+
+    /// Whether a watched frame was written since they were last taken.
+    #[inline(always)]
+    pub fn has_written(&self) -> bool {
+        !self.watch.written.is_empty()
+    }
+
+    /// A watched frame that was written; it is not watched any more.
+    pub fn take_written(&mut self) -> Option<Pfn> {
+        self.watch.written.pop()
+    }
+
+    /// A write to `len` bytes from `at` on is about to happen.
+    #[inline(always)]
+    fn note_write(&mut self, at: PhysAddr, len: u64) {
+        let offset = at.get().wrapping_add(len).wrapping_sub(self.watch.low);
+        if offset < self.watch.span.wrapping_add(len) {
+            self.watch.note(at.get(), len);
+        }
     }
 
     /// Bytes of RAM.
@@ -103,6 +170,7 @@ impl Ram {
     /// `len` bytes from `at` on, to write.
     #[inline]
     pub fn slice_mut(&mut self, at: PhysAddr, len: usize) -> &mut [u8] {
+        self.note_write(at, len as u64);
         &mut self.bytes[at.get() as usize..][..len]
     }
 
@@ -125,6 +193,7 @@ impl Ram {
 
     /// Copies one frame.
     pub fn copy_frame(&mut self, to: Pfn, from: Pfn) {
+        self.note_write(to.addr(), PAGE_SIZE);
         let from = from.addr().get() as usize;
         self.bytes.copy_within(from..from + PAGE, to.addr().get() as usize);
     }
@@ -132,6 +201,7 @@ impl Ram {
     /// Copies `len` bytes between physical addresses; the ranges may overlap.
     #[inline]
     pub fn copy(&mut self, to: PhysAddr, from: PhysAddr, len: usize) {
+        self.note_write(to, len as u64);
         let from = from.get() as usize;
         self.bytes.copy_within(from..from + len, to.get() as usize);
     }
@@ -167,6 +237,23 @@ mod tests {
         let mut ram = Ram::new(64 << 30)?;
         ram.store_u8(PhysAddr::new((64 << 30) - 1), 7);
         assert_eq!(ram.load_u8(PhysAddr::new((64 << 30) - 1)), 7);
+        Ok(())
+    }
+
+    #[test]
+    fn a_write_to_a_watched_frame_is_reported_once() -> io::Result<()> {
+        let mut ram = Ram::new(16 * PAGE_SIZE)?;
+        ram.watch(Pfn::new(5));
+        ram.watch(Pfn::new(7));
+        ram.store_u64(PhysAddr::new(4 * PAGE_SIZE), 1);
+        ram.store_u8(PhysAddr::new(6 * PAGE_SIZE), 1);
+        assert!(!ram.has_written());
+        ram.store_u64(PhysAddr::new(5 * PAGE_SIZE - 1), 1);
+        assert_eq!(ram.take_written(), Some(Pfn::new(5)));
+        ram.store_u64(PhysAddr::new(5 * PAGE_SIZE), 1);
+        assert!(!ram.has_written());
+        ram.zero_frames(Pfn::new(6), 2);
+        assert_eq!((ram.take_written(), ram.take_written()), (Some(Pfn::new(7)), None));
         Ok(())
     }
 
