@@ -37,3 +37,6 @@ pub fn lower(b: &mut Builder, pc: u64, bytes: &[u8]) -> Step {
 pub fn helper<B: Bus>(core: &mut Core<B::Fault>, _bus: &mut B, op: &Op) -> Flow {
     simd::exec(&mut core.s, op)
 }
+
+#[cfg(test)]
+mod tests;

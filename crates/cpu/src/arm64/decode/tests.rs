@@ -1,5 +1,11 @@
 //! The decoder against objdump, and the screen against its own table.
 
+#![expect(
+    clippy::print_stderr,
+    clippy::cast_possible_truncation,
+    reason = "tests that say what they skip and make random words"
+)]
+
 use super::*;
 use std::collections::BTreeMap;
 use std::process::Command;
