@@ -20,6 +20,11 @@ use operand::Lower;
 pub use helper::helper;
 pub use x87::{FXSAVE_BYTES, fxrstor_image, fxsave_image};
 
+/// `AT_HWCAP` for the auxiliary vector: EDX of CPUID leaf 1.
+pub fn hwcap() -> u32 {
+    cpuid::leaf(1, 0)[3]
+}
+
 /// Lowers the instruction at `pc`, whose bytes start `bytes`.
 pub fn lower(b: &mut Builder, pc: u64, bytes: &[u8]) -> Step {
     let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
