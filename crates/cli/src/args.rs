@@ -5,8 +5,7 @@ use std::num::NonZeroUsize;
 use study::{Override, ThpSetting, parse_mem, parse_set, parse_swap, parse_thp};
 use units::ArchId;
 
-/// Runs x86-64 and arm64 programs on emulated CPUs over real page tables and an exact TLB model,
-/// under an emulated Linux mm, and counts every page-table touch, TLB flush and barrier.
+/// Runs programs on emulated CPUs over real page tables, and counts every touch of them
 #[derive(Debug, Parser)]
 #[command(name = "ptescope", version, max_term_width = 100)]
 pub(crate) struct Cli {

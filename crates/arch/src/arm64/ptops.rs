@@ -12,7 +12,8 @@ use super::tlbflush::{self, Wait};
 use super::{Arm64, bbm, bits};
 use crate::pt::{FlushRange, GatherFlush, MmId, Pmdp, Pt, Ptep, TableLevel};
 use crate::{
-    Arch, Broadcast, ClearYoungDirty, FaultAccess, Hw, KernelConfig, Platform, Pmd, Pte, Teardown, TlbPort,
+    Arch, Broadcast, ClearYoungDirty, FaultAccess, Hw, KernelConfig, Platform, Pmd, Pte, Teardown,
+    TlbPort,
 };
 use events::Event;
 use units::{ArchId, CpuId, NrPages, PTRS_PER_TABLE, PhysAddr, Reach, VirtAddr};

@@ -10,7 +10,8 @@ use super::tlbflush;
 use super::{X86_64, bits, pte};
 use crate::pt::{FlushRange, GatherFlush, MmId, Pmdp, Pt, Ptep, TableLevel};
 use crate::{
-    Arch, ClearYoungDirty, FaultAccess, Hw, KernelConfig, LeafOnly, Platform, Pmd, Pte, Teardown, TlbPort,
+    Arch, ClearYoungDirty, FaultAccess, Hw, KernelConfig, LeafOnly, Platform, Pmd, Pte, Teardown,
+    TlbPort,
 };
 use events::Event;
 use units::{ArchId, CpuId, NrPages, PMD_SIZE, PhysAddr, Reach, VirtAddr};

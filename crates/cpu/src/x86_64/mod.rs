@@ -6,6 +6,7 @@
 //! ([`Exit::Unsupported`](crate::Exit::Unsupported)). Source: Intel SDM volume 2.
 
 mod cpuid;
+mod f80;
 mod helper;
 mod int;
 mod operand;
@@ -17,6 +18,12 @@ use iced_x86::{Decoder, DecoderError, DecoderOptions};
 use operand::Lower;
 
 pub use helper::helper;
+pub use x87::{FXSAVE_BYTES, fxrstor_image, fxsave_image};
+
+/// `AT_HWCAP` for the auxiliary vector: EDX of CPUID leaf 1.
+pub fn hwcap() -> u32 {
+    cpuid::leaf(1, 0)[3]
+}
 
 /// Lowers the instruction at `pc`, whose bytes start `bytes`.
 pub fn lower(b: &mut Builder, pc: u64, bytes: &[u8]) -> Step {
@@ -35,6 +42,9 @@ pub fn lower(b: &mut Builder, pc: u64, bytes: &[u8]) -> Step {
         return step;
     }
     if let Some(step) = l.vector() {
+        return step;
+    }
+    if let Some(step) = l.x87() {
         return step;
     }
     b.unsupported(format!("{:?}", i.mnemonic()).to_lowercase());

@@ -1,5 +1,5 @@
 use crate::arm64::bits;
-use crate::{Arm64, Pmd, PmdFormat, Pte, PteFormat, Softleaf, VmaProt};
+use crate::{Arm64, Pmd, Pte, PteFormat, Softleaf, VmaProt};
 use proptest::prelude::*;
 use units::{PAGE_SIZE, Pfn};
 

@@ -1,5 +1,5 @@
 use crate::x86_64::bits;
-use crate::{Pmd, PmdFormat, Pte, PteFormat, Softleaf, VmaProt, X86_64};
+use crate::{Pmd, Pte, PteFormat, Softleaf, VmaProt, X86_64};
 use proptest::prelude::*;
 use units::{PAGE_SIZE, Pfn};
 
