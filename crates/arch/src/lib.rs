@@ -161,6 +161,12 @@ pub trait Arch: PteFormat + PmdFormat + Copy + Debug + Default + 'static {
     fn set_pmd_at<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Pmdp, pmd: Pmd<Self>);
     /// `pmdp_invalidate()`: makes the leaf not valid for hardware, and flushes it.
     fn pmdp_invalidate<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Pmdp) -> Pmd<Self>;
+    /// `pmdp_invalidate_ad()`: the same, where only accessed and dirty must not change any
+    /// more. An architecture whose walker sets them by a locked update of a present entry needs
+    /// no flush for that.
+    fn pmdp_invalidate_ad<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Pmdp) -> Pmd<Self> {
+        Self::pmdp_invalidate(pt, at)
+    }
     /// `pmdp_test_and_clear_young()`.
     fn pmdp_test_and_clear_young<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Pmdp) -> bool;
     /// `pmdp_set_wrprotect()`.
@@ -184,7 +190,7 @@ pub trait Arch: PteFormat + PmdFormat + Copy + Debug + Default + 'static {
 
     /// `flush_tlb_page()`: one page of `at.mm`, and waits.
     fn flush_tlb_page<P: Platform<Arch = Self>>(pt: &mut Pt<P>, mm: MmId, va: VirtAddr);
-    /// `flush_tlb_range()` and its relatives, and waits.
+    /// `flush_tlb_range()`, or with the stride of a PMD leaf `flush_pmd_tlb_range()`, and waits.
     fn flush_tlb_range<P: Platform<Arch = Self>>(pt: &mut Pt<P>, mm: MmId, range: FlushRange);
     /// `flush_tlb_mm()`.
     fn flush_tlb_mm<P: Platform<Arch = Self>>(pt: &mut Pt<P>, mm: MmId);

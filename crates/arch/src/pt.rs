@@ -480,9 +480,9 @@ impl<P: Platform> Pt<P> {
     pub fn pmdp_invalidate(&mut self, at: Pmdp) -> Pmd<P::Arch> {
         A::<P>::pmdp_invalidate(self, at)
     }
-    /// `pmdp_invalidate_ad()`: the same, where hardware may still set accessed and dirty.
+    /// `pmdp_invalidate_ad()`: makes the leaf not valid, so that accessed and dirty stay put.
     pub fn pmdp_invalidate_ad(&mut self, at: Pmdp) -> Pmd<P::Arch> {
-        A::<P>::pmdp_invalidate(self, at)
+        A::<P>::pmdp_invalidate_ad(self, at)
     }
     /// `pmdp_huge_clear_flush()`.
     pub fn pmdp_huge_clear_flush(&mut self, at: Pmdp) -> Pmd<P::Arch> {

@@ -119,8 +119,8 @@ impl PteFormat for Arm64 {
     }
     #[inline(always)]
     fn pte_accessible(pte: Pte<Self>) -> bool {
-        // FIDELITY: present-invalid counts as accessible in Linux while another CPU's flush is
-        // pending. Operations are atomic here, so none ever is.
+        // FIDELITY: protnone-accessible — present-invalid counts as accessible in Linux while
+        // another CPU's flush is pending. Operations are atomic here, so none ever is.
         pte.raw() & VALID != 0
     }
     #[inline(always)]

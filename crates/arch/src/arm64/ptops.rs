@@ -279,7 +279,8 @@ impl Arch for Arm64 {
             return pte;
         }
         pt.count(Event::FnContptePtepGetLockless, 1);
-        // FIDELITY: Linux starts over if the block changes under the scan; here nothing can.
+        // FIDELITY: contpte-lockless-retry — Linux starts over if the block changes under the
+        // scan; here nothing can.
         let pte = raw_get(pt, at);
         contpte::gather(pt, at, pte)
     }

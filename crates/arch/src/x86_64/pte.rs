@@ -100,8 +100,8 @@ impl PteFormat for X86_64 {
     }
     #[inline(always)]
     fn pte_accessible(pte: Pte<Self>) -> bool {
-        // FIDELITY: PROTNONE counts as accessible in Linux while another CPU's flush is pending.
-        // Operations are atomic here, so none ever is.
+        // FIDELITY: protnone-accessible — PROTNONE counts as accessible in Linux while another
+        // CPU's flush is pending. Operations are atomic here, so none ever is.
         pte.raw() & PRESENT != 0
     }
     #[inline(always)]

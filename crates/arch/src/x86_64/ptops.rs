@@ -352,10 +352,14 @@ impl Arch for X86_64 {
         store_pmd(pt, at, pmd.raw());
     }
     fn pmdp_invalidate<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Pmdp) -> Pmd<Self> {
+        let old = Self::pmdp_invalidate_ad(pt, at);
+        Self::flush_tlb_range(pt, at.mm, pmd_range(at.va));
+        old
+    }
+    fn pmdp_invalidate_ad<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Pmdp) -> Pmd<Self> {
         pt.count(Event::PmdXchg, 1);
         let old = Pmd::from_raw(pt.ram.load_u64(at.slot));
         store_pmd(pt, at, pte::pmd_mkinvalid(old).raw());
-        Self::flush_tlb_range(pt, at.mm, pmd_range(at.va));
         old
     }
     fn pmdp_test_and_clear_young<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Pmdp) -> bool {

@@ -5,9 +5,10 @@
 //! request behind flushes page by page, one further behind flushes everything; one that is lazy
 //! is left alone until it comes back.
 //!
-//! FIDELITY: no INVLPGB. FIDELITY: user and kernel half share one root here, so with PTI the
-//! flush of the user tag is counted where Linux does it, and the flushes of kernel entry and
-//! exit without PCID are not.
+//! FIDELITY: invlpgb — broadcast flushes of AMD machines do not exist here.
+//!
+//! FIDELITY: pti-roots — user and kernel half share one root here: with PTI the flush of the
+//! user tag is counted where Linux does it, the flushes of kernel entry and exit are not.
 //!
 //! Source: Linux 7.3 arch/x86/mm/tlb.c, arch/x86/include/asm/{tlb,tlbflush}.h.
 

@@ -163,6 +163,9 @@ fn huge_leaves_are_counted_as_measured() {
     check(&c, |_| true, &[(Event::PmdCmpxchg, 1)]);
     let c = of(&mut pt, |pt| assert!(pt.pmdp_test_and_clear_young(at)));
     check(&c, |_| true, &[]);
+    let c = of(&mut pt, |pt| assert!(pt.pmdp_invalidate_ad(at).is_dirty()));
+    check(&c, |_| true, &[(Event::PmdXchg, 1)]);
+    pt.set_pmd_at(at, leaf);
     let c = of(&mut pt, |pt| assert!(pt.pmdp_invalidate(at).is_dirty()));
     let expected = [
         (Event::PmdXchg, 1),
