@@ -1,1 +1,11 @@
-//! placeholder
+//! What the suites in `tests/` share: the ground truth, programs that drive `mm` directly, and
+//! the comparison of both.
+//!
+//! `groundtruth` loads what was measured on instrumented Linux kernels; [`direct`] performs the
+//! phases of the measured program by calling `mm`, with a page-table walk instead of a CPU;
+//! [`compare`] says whether the counts are equal, and where not.
+
+pub mod compare;
+pub mod direct;
+pub mod groundtruth;
+pub mod guest;

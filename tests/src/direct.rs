@@ -1,0 +1,303 @@
+//! The measured program without its machine code: the same phases, as calls of `mm`.
+//!
+//! Source: `guest-programs/probe`, which this follows sub-program by sub-program.
+
+use crate::groundtruth::{ArchName, Counts, Kernel, Run};
+use crate::guest::{Guest, pages};
+use arch::{Arch, Arm64, Hw, KernelConfig, X86_64};
+use mm::{Backing, MapFlags, Thp, ThpSize, VmProt, advice};
+use std::collections::BTreeMap;
+use units::{PMD_SIZE, VirtAddr};
+
+const MIB: u64 = 1 << 20;
+/// RAM and swap of the measured machines.
+const RAM: u64 = 3 << 30;
+const SWAP: u64 = 1536 * MIB;
+
+/// A phase and what was counted in it.
+#[derive(Clone, Debug)]
+pub struct Phase {
+    /// Its name.
+    pub name: String,
+    /// Counts by scope and event.
+    pub counts: Counts,
+}
+
+/// Something that can run the probe.
+pub trait Runner {
+    /// Runs it and returns its phases, or nothing if it cannot run this one.
+    fn run(&self, run: &Run) -> Option<Vec<Phase>>;
+}
+
+/// Runs the phases by calling `mm`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Direct;
+
+impl Runner for Direct {
+    fn run(&self, run: &Run) -> Option<Vec<Phase>> {
+        match run.arch {
+            ArchName::Arm64 => Probe::<Arm64>::new(run).program(run),
+            ArchName::X86 => Probe::<X86_64>::new(run).program(run),
+        }
+    }
+}
+
+/// The kernel that a record's variant stands for.
+///
+/// # Panics
+/// For a variant that is not modelled.
+pub fn kernel_config(run: &Run) -> KernelConfig {
+    let preset = run.kernel.preset();
+    let spec = match run.variant.as_str() {
+        "vanilla" => preset.to_owned(),
+        "B_batched_unmap" | "B_batched_unmap_noread" => format!("{preset}+anon-unmap-batch"),
+        other => panic!("no such variant: {other}"),
+    };
+    let mut config = KernelConfig::parse(&spec).expect("the preset exists");
+    match (run.kernel, run.variant.as_str()) {
+        // The variant measured on 6.12 is code of its own: it stores the entries without
+        // looking, and skips the marker helper for a batch.
+        (Kernel::V6_12, "B_batched_unmap") => {
+            config.softleaf_raw_check = false;
+            config.anon_unmap_marker_check = false;
+        }
+        (_, "B_batched_unmap_noread") => config.softleaf_raw_check = false,
+        _ => {}
+    }
+    config
+}
+
+/// The machine that a record was measured on.
+///
+/// # Panics
+/// For a CPU model that is not modelled.
+pub fn hw(run: &Run) -> Hw {
+    let base = match (run.arch, run.cpu.as_str()) {
+        (ArchName::Arm64, "max") => Hw::arm64(),
+        (ArchName::Arm64, "cortex-a72") => {
+            Hw { tlbi_range: false, hw_access_dirty: false, ..Hw::arm64() }
+        }
+        (ArchName::X86, "max") => Hw::x86_64(),
+        (arch, cpu) => panic!("no such machine: {arch:?} {cpu}"),
+    };
+    Hw { cpus: 4, ..base }
+}
+
+/// The large folios that a record was measured with.
+pub fn thp(run: &Run) -> Thp {
+    Thp::only(Thp::order_of_kib(run.folio_kib).map(|order| (order, ThpSize::Always)))
+}
+
+/// What the page of the probe's global variables is when `touchr()` first stores its sum there:
+/// a matter of how the linker laid the measured binary out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GlobalsPage {
+    /// Written before.
+    Written,
+    /// Only read before: the zero page.
+    ZeroPage,
+    /// Only read before: a page of the program's file.
+    FilePage,
+}
+
+impl GlobalsPage {
+    fn of(run: &Run) -> Self {
+        match (run.arch, run.kernel, run.cpu.as_str()) {
+            (ArchName::X86, _, _) => GlobalsPage::ZeroPage,
+            (ArchName::Arm64, Kernel::V6_12, "cortex-a72") => GlobalsPage::FilePage,
+            _ => GlobalsPage::Written,
+        }
+    }
+}
+
+/// A run under way.
+struct Probe<A: Arch> {
+    guest: Guest<A>,
+    globals: VirtAddr,
+    before: Counts,
+    phases: Vec<Phase>,
+}
+
+impl<A: Arch> Probe<A> {
+    fn new(run: &Run) -> Self {
+        let mut guest = Guest::new(kernel_config(run), hw(run), thp(run), RAM, SWAP);
+        let globals = VirtAddr::new(0x4a_0000);
+        let (prot, fixed) = (VmProt::READ | VmProt::WRITE, MapFlags::FIXED);
+        match GlobalsPage::of(run) {
+            GlobalsPage::FilePage => {
+                let file = guest.mm.file_create("probe", vec![0; 4096]);
+                let (flags, backing) =
+                    (MapFlags::PRIVATE | fixed, Backing::File { file, offset: 0 });
+                guest
+                    .mm
+                    .mmap(guest.id, globals, 4096, prot, flags, backing)
+                    .expect("address space");
+                guest.load(globals).expect("readable");
+            }
+            page => {
+                guest.mmap(globals, 4096, prot, fixed).expect("address space");
+                guest.load(globals).expect("readable");
+                if page == GlobalsPage::Written {
+                    guest.store(globals, 0).expect("writable");
+                }
+            }
+        }
+        Probe { guest, globals, before: Counts::new(), phases: Vec::new() }
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = BTreeMap::new();
+        for (scope, counters) in self.guest.counts() {
+            for (event, n) in counters.nonzero() {
+                counts.insert((scope.name().to_owned(), event.name().to_owned()), n);
+            }
+        }
+        counts
+    }
+
+    fn start(&mut self) {
+        self.before = self.counts();
+    }
+
+    fn stop(&mut self, name: &str) {
+        let mut counts = self.counts();
+        for (key, n) in &self.before {
+            if let Some(have) = counts.get_mut(key) {
+                *have -= n;
+            }
+        }
+        counts.retain(|_, n| *n > 0);
+        self.guest.assert_valid(name);
+        self.phases.push(Phase { name: name.to_owned(), counts });
+    }
+
+    fn region(&mut self, len: u64) -> VirtAddr {
+        let reserve = self
+            .guest
+            .mmap(VirtAddr::ZERO, len + 4 * MIB, VmProt::empty(), MapFlags::NORESERVE)
+            .expect("address space");
+        let mut at = reserve.checked_align_up(PMD_SIZE).expect("no wrap");
+        if at == reserve {
+            at = at.wrapping_add(PMD_SIZE);
+        }
+        let prot = VmProt::READ | VmProt::WRITE;
+        self.guest.mmap(at, len, prot, MapFlags::FIXED).expect("address space")
+    }
+
+    fn touch_write(&mut self, start: VirtAddr, len: u64) {
+        for va in pages(start, len) {
+            self.guest.store(va, 1).expect("the region is writable");
+        }
+    }
+
+    fn touch_read(&mut self, start: VirtAddr, len: u64) {
+        for va in pages(start, len) {
+            self.guest.load(va).expect("the region is readable");
+        }
+        self.guest.store(self.globals, 1).expect("writable");
+    }
+
+    fn madvise(&mut self, start: VirtAddr, len: u64, advice: i32) {
+        self.guest.mm.madvise(self.guest.id, start, len, advice).expect("advice is taken");
+    }
+
+    fn munmap(&mut self, start: VirtAddr, len: u64) {
+        self.guest.mm.munmap(self.guest.id, start, len).expect("a good range");
+    }
+
+    fn program(mut self, run: &Run) -> Option<Vec<Phase>> {
+        let arg = |i: usize| run.args.get(i).and_then(|a| a.parse::<u64>().ok()).unwrap_or(0);
+        let len = arg(0) * MIB;
+        let fill = u8::try_from(arg(1)).unwrap_or(0);
+        match run.program.as_str() {
+            "pageout" => self.pageout(len, fill, arg(2)),
+            "fault" => self.fault(len),
+            "munmap" => self.munmap_program(len, fill),
+            "dontneed" => self.dontneed(len),
+            "madvfree" => self.madvfree(len),
+            _ => return None,
+        }
+        Some(self.phases)
+    }
+
+    fn pageout(&mut self, len: u64, fill: u8, refault: u64) {
+        let p = self.region(len);
+        self.guest.memset(p, len, fill);
+        self.start();
+        self.madvise(p, len, advice::PAGEOUT);
+        self.stop("pageout");
+        if refault != 0 {
+            self.start();
+            if refault == 1 {
+                self.touch_read(p, len);
+            } else {
+                self.touch_write(p, len);
+            }
+            self.stop(if refault == 1 { "refault_read" } else { "refault_write" });
+            self.start();
+            self.touch_write(p, if refault == 1 { 0 } else { len });
+            self.stop("write_after_refault");
+        }
+        if refault == 1 {
+            let page = vec![fill; 4096];
+            for va in pages(p, len) {
+                let pa = self.guest.access(va, mm::Access::Read).expect("readable");
+                assert!(self.guest.mm.pt.ram.slice(pa, 4096) == page, "data survives at {va}");
+            }
+        }
+        self.start();
+        self.munmap(p, len);
+        self.stop("munmap_after");
+    }
+
+    fn fault(&mut self, len: u64) {
+        let p = self.region(len);
+        self.start();
+        self.touch_write(p, len);
+        self.stop("first_touch_write");
+        for name in ["madv_cold", "madv_cold_again"] {
+            self.start();
+            self.madvise(p, len, advice::COLD);
+            self.stop(name);
+        }
+        self.start();
+        self.touch_read(p, len);
+        self.stop("touch_read_after_cold");
+    }
+
+    fn munmap_program(&mut self, len: u64, fill: u8) {
+        let p = self.region(len);
+        self.guest.memset(p, len, fill);
+        self.start();
+        self.munmap(p, len);
+        self.stop("munmap");
+    }
+
+    fn dontneed(&mut self, len: u64) {
+        let p = self.region(len);
+        self.guest.memset(p, len, 1);
+        self.start();
+        self.madvise(p, len, advice::DONTNEED);
+        self.stop("dontneed");
+    }
+
+    fn madvfree(&mut self, len: u64) {
+        let p = self.region(len);
+        let (half, middle) = (len / 2, p.wrapping_add(len / 2));
+        self.guest.memset(p, len, 1);
+        for name in ["madv_free", "madv_free_again"] {
+            self.start();
+            self.madvise(p, len, advice::FREE);
+            self.stop(name);
+        }
+        self.start();
+        self.madvise(p, half, advice::PAGEOUT);
+        self.stop("pageout_lazyfree_half");
+        self.start();
+        self.touch_write(middle, half);
+        self.stop("redirty_half");
+        self.start();
+        self.madvise(middle, half, advice::PAGEOUT);
+        self.stop("pageout_redirtied_half");
+    }
+}

@@ -1,0 +1,180 @@
+//! Counts measured on real Linux kernels, as stored in `tests/groundtruth/`.
+
+use flate2::read::GzDecoder;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use units::ArchId;
+
+/// Counts by scope and event name.
+pub type Counts = BTreeMap<(String, String), u64>;
+
+/// One phase of one run on a real kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What was run.
+    pub run: Run,
+    /// Which repeat.
+    pub rep: u64,
+    /// The part of it that was counted.
+    pub phase: String,
+    /// Counts of the program itself (not of other tasks or interrupts).
+    pub counts: Counts,
+}
+
+/// A program on a kernel on a machine: yields one record per phase.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Run {
+    /// The kernel that was measured.
+    pub kernel: Kernel,
+    /// The guest architecture.
+    pub arch: ArchName,
+    /// QEMU's CPU model: `max` or `cortex-a72`.
+    pub cpu: String,
+    /// `vanilla`, `B_batched_unmap`, …
+    pub variant: String,
+    /// Sub-program of the probe.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// The folio size that was enabled, in KiB; 4 for none.
+    pub folio_kib: u64,
+    /// Sibling threads that did nothing but run.
+    pub spinners: u64,
+}
+
+/// [`ArchId`] with an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ArchName {
+    /// arm64.
+    Arm64,
+    /// x86-64.
+    X86,
+}
+
+impl From<ArchName> for ArchId {
+    fn from(name: ArchName) -> ArchId {
+        match name {
+            ArchName::Arm64 => ArchId::Arm64,
+            ArchName::X86 => ArchId::X86_64,
+        }
+    }
+}
+
+/// A kernel that was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kernel {
+    /// Debian's 6.12.117.
+    V6_12,
+    /// Debian's 7.3-rc7.
+    V7_3,
+}
+
+impl Kernel {
+    /// Both.
+    pub const ALL: [Kernel; 2] = [Kernel::V6_12, Kernel::V7_3];
+
+    fn compressed(self) -> &'static [u8] {
+        match self {
+            Kernel::V6_12 => include_bytes!("../groundtruth/linux-6.12.json.gz"),
+            Kernel::V7_3 => include_bytes!("../groundtruth/linux-7.3-rc7.json.gz"),
+        }
+    }
+
+    /// The preset that models it.
+    pub fn preset(self) -> &'static str {
+        match self {
+            Kernel::V6_12 => "v6.12",
+            Kernel::V7_3 => "v7.3",
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct RawFile {
+    records: Vec<RawRecord>,
+}
+
+/// PHP-style maps: an empty one was written as `[]`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawCounts {
+    Map(BTreeMap<String, u64>),
+    Empty(#[expect(dead_code, reason = "only its shape matters")] Vec<u64>),
+}
+
+#[derive(Deserialize)]
+struct RawRecord {
+    arch: String,
+    args: Vec<String>,
+    counters: RawCounts,
+    folio: String,
+    phase: String,
+    program: String,
+    qemu_cpu: String,
+    rep: u64,
+    spinner_threads: u64,
+    variant: String,
+}
+
+fn parse(kernel: Kernel, raw: RawRecord) -> Record {
+    let counters = match raw.counters {
+        RawCounts::Map(map) => map,
+        RawCounts::Empty(_) => BTreeMap::new(),
+    };
+    let counts = counters
+        .into_iter()
+        .filter_map(|(key, n)| {
+            let mut parts = key.splitn(3, '.');
+            let (bank, scope, event) = (parts.next()?, parts.next()?, parts.next()?);
+            (bank == "task").then(|| ((scope.to_owned(), event.to_owned()), n))
+        })
+        .collect();
+    let kib = raw.folio.trim_end_matches('K').parse().unwrap_or(4);
+    let run = Run {
+        kernel,
+        arch: if raw.arch == "arm64" { ArchName::Arm64 } else { ArchName::X86 },
+        cpu: raw.qemu_cpu,
+        variant: raw.variant,
+        program: raw.program,
+        args: raw.args,
+        folio_kib: kib,
+        spinners: raw.spinner_threads,
+    };
+    Record { run, rep: raw.rep, phase: raw.phase, counts }
+}
+
+/// Every record of one kernel, counts of the `idle` record subtracted.
+///
+/// # Panics
+/// If the stored file is damaged.
+pub fn load(kernel: Kernel) -> Vec<Record> {
+    let file: RawFile = serde_json::from_reader(GzDecoder::new(kernel.compressed()))
+        .expect("the stored ground truth parses");
+    let all: Vec<Record> = file.records.into_iter().map(|r| parse(kernel, r)).collect();
+    let idle: BTreeMap<(ArchName, String, String), Counts> = all
+        .iter()
+        .filter(|r| r.run.program == "idle" && r.phase == "idle" && r.rep == 0)
+        .map(|r| ((r.run.arch, r.run.cpu.clone(), r.run.variant.clone()), r.counts.clone()))
+        .collect();
+    all.into_iter()
+        .map(|mut record| {
+            let key = (record.run.arch, record.run.cpu.clone(), record.run.variant.clone());
+            for (event, n) in idle.get(&key).into_iter().flatten() {
+                if let Some(have) = record.counts.get_mut(event) {
+                    *have = have.saturating_sub(*n);
+                }
+            }
+            record.counts.retain(|_, n| *n > 0);
+            record
+        })
+        .collect()
+}
+
+/// The records that issue by issue must be equal: anonymous memory, no sibling threads.
+pub fn must_be_equal(record: &Record) -> bool {
+    const PROGRAMS: [&str; 6] = ["pageout", "munmap", "dontneed", "madvfree", "fault", "exit"];
+    const VARIANTS: [&str; 3] = ["vanilla", "B_batched_unmap", "B_batched_unmap_noread"];
+    record.run.spinners == 0
+        && PROGRAMS.contains(&record.run.program.as_str())
+        && VARIANTS.contains(&record.run.variant.as_str())
+}
