@@ -1,0 +1,673 @@
+//! [`Kernel`]: all state, the entries from user mode, and the life of tasks.
+
+use crate::counts::CountsByScope;
+use crate::errno::{self, EINTR, ENOSYS, ETIMEDOUT};
+use crate::exec::{Program, STACK_LIMIT};
+use crate::fd::{Fd, FdTable, FileRef, Open, OpenFile, OpenFiles};
+use crate::futex::{FutexKey, Futexes};
+use crate::host::{Host, Stream};
+use crate::pipe::Pipes;
+use crate::regs::UserRegs;
+use crate::rng::Rng;
+use crate::sched::{CpuMask, Sched};
+use crate::signal::{self, AltStack, Exception, Pending, SigInfo, SigSet, Signal};
+use crate::syscalls::{self, Call, Stop};
+use crate::task::{
+    ExitStatus, MmLayout, Process, ProcessId, Resume, Rlimits, Task, TaskId, TaskState, Wait,
+};
+use crate::vfs::{MmEvents, PseudoFile, Vfs};
+use arch::{Arch, MmId, Platform};
+use events::Sink;
+use mm::Mm;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use units::{CpuId, VirtAddr};
+
+/// What a kernel is told at boot.
+#[derive(Clone, Debug)]
+pub struct KernelOptions {
+    /// What every random number follows from.
+    pub seed: u64,
+    /// `AT_HWCAP`: what the CPU can do, as the architecture encodes it.
+    pub hwcap: u64,
+    /// `AT_HWCAP2`.
+    pub hwcap2: u64,
+    /// `AT_MINSIGSTKSZ`.
+    pub min_sigstack: u64,
+    /// What `/proc/cpuinfo` says of the model.
+    pub cpu_model: String,
+}
+
+/// What the machine does after a kernel entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It continues with this task.
+    Resume,
+    /// It asks [`Kernel::schedule`]: the task waits, yields or has moved to another CPU.
+    Reschedule,
+    /// The task has ended: it drops its registers and asks [`Kernel::schedule`].
+    Exited,
+    /// A new task exists: it gets registers as said, and this one continues; or waits, if
+    /// [`Spawn::parent_waits`].
+    Spawned(Spawn),
+}
+
+/// A new task: its registers are a copy of its parent's with these changes, and return value 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spawn {
+    /// The new task.
+    pub child: TaskId,
+    /// Another stack.
+    pub sp: Option<VirtAddr>,
+    /// Another thread pointer.
+    pub tls: Option<u64>,
+    /// The parent waits (`vfork`): the machine asks [`Kernel::schedule`].
+    pub parent_waits: bool,
+}
+
+/// A system call that does not exist here, and how often it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownSyscall {
+    /// Its number.
+    pub nr: u64,
+    /// Its name, if Linux has one of that number.
+    pub name: Option<&'static str>,
+    /// How often it was made.
+    pub calls: u64,
+}
+
+/// The parent of orphans, and of the first process.
+pub(crate) const INIT: ProcessId = ProcessId(1);
+const FIRST_ID: u32 = 100;
+
+/// The kernel: `mm`, tasks, files.
+#[derive(Debug)]
+pub struct Kernel<P: Platform> {
+    /// The memory manager.
+    pub mm: Mm<P>,
+    pub(crate) options: KernelOptions,
+    pub(crate) rng: Rng,
+    pub(crate) tasks: BTreeMap<TaskId, Task>,
+    pub(crate) processes: BTreeMap<ProcessId, Process>,
+    pub(crate) mm_users: BTreeMap<MmId, u32>,
+    pub(crate) sched: Sched,
+    pub(crate) futexes: Futexes,
+    pub(crate) pipes: Pipes,
+    pub(crate) files: OpenFiles,
+    pub(crate) vfs: Vfs,
+    pub(crate) pseudo: Vec<Arc<dyn PseudoFile<P>>>,
+    pub(crate) events: MmEvents,
+    /// Index into the table, by system call number of this architecture.
+    handlers: Vec<Option<u16>>,
+    unknown: BTreeMap<u64, u64>,
+    next_id: u32,
+    main: Option<ProcessId>,
+    main_exit: Option<ExitStatus>,
+    /// Which address space each CPU has loaded, and whether only lazily.
+    loaded: Vec<(Option<MmId>, Lazy)>,
+    /// The current task must leave its CPU.
+    pub(crate) need_resched: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lazy {
+    Yes,
+    No,
+}
+
+impl<P: Platform> Kernel<P>
+where
+    P::Sink: CountsByScope,
+{
+    /// A kernel without tasks. The machine's CPUs are those of `mm.pt.hw`.
+    pub fn new(mm: Mm<P>, options: KernelOptions) -> Kernel<P> {
+        let cpus = mm.pt.hw.cpus.max(1);
+        let (vfs, pseudo) = crate::vfs::build::<P>();
+        Kernel {
+            rng: Rng::new(options.seed),
+            options,
+            tasks: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            mm_users: BTreeMap::new(),
+            sched: Sched::new(cpus),
+            futexes: Futexes::default(),
+            pipes: Pipes::default(),
+            files: OpenFiles::default(),
+            vfs,
+            pseudo,
+            events: MmEvents::default(),
+            handlers: syscalls::index(P::Arch::ID),
+            unknown: BTreeMap::new(),
+            next_id: FIRST_ID,
+            main: None,
+            main_exit: None,
+            loaded: vec![(None, Lazy::Yes); usize::from(cpus)],
+            need_resched: false,
+            mm,
+        }
+    }
+
+    // ---- what the machine asks
+
+    /// How the first program ended, once it has: the run is over.
+    pub fn exit_status(&self) -> Option<ExitStatus> {
+        self.main_exit
+    }
+
+    /// System calls that were made but do not exist here, by number.
+    pub fn unknown_syscalls(&self) -> Vec<UnknownSyscall> {
+        let describe =
+            |(&nr, &calls)| UnknownSyscall { nr, name: syscalls::name(P::Arch::ID, nr), calls };
+        self.unknown.iter().map(describe).collect()
+    }
+
+    /// What a task does; [`TaskState::Dead`] for one that does not exist any more.
+    pub fn task_state(&self, task: TaskId) -> TaskState {
+        match self.tasks.get(&task) {
+            None => TaskState::Dead,
+            Some(it) if it.wait.is_some() => TaskState::Blocked,
+            Some(_) => TaskState::Runnable,
+        }
+    }
+
+    /// The address space that a live task runs in.
+    pub fn task_mm(&self, task: TaskId) -> Option<MmId> {
+        self.processes.get(&self.tasks.get(&task)?.process)?.mm
+    }
+
+    /// The task that `cpu` runs.
+    pub fn current(&self, cpu: CpuId) -> Option<TaskId> {
+        self.sched.current(cpu)
+    }
+
+    /// Lets the next task have `cpu`, loads its address space, and says which it is. `None`: the
+    /// CPU idles.
+    pub fn schedule(&mut self, cpu: CpuId) -> Option<TaskId> {
+        let previous = self.sched.current(cpu);
+        let tasks = &self.tasks;
+        let next =
+            self.sched.next(cpu, |t| tasks.get(&t).is_some_and(|t| t.affinity.contains(cpu)));
+        if previous != next
+            && let Some(it) = previous.and_then(|t| self.tasks.get_mut(&t))
+        {
+            it.rseq_stale = true;
+        }
+        match next {
+            Some(task) => self.switch_to(cpu, task),
+            None => self.enter_lazy(cpu),
+        }
+        next
+    }
+
+    /// The next point in virtual time at which a wait ends by itself.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.tasks.values().filter(|t| t.wait.is_some()).filter_map(|t| t.deadline).min()
+    }
+
+    /// Ends the waits whose time has come.
+    pub fn wake_expired(&mut self, now_ns: u64) {
+        let due = |t: &&Task| t.wait.is_some() && t.deadline.is_some_and(|at| at <= now_ns);
+        let expired: Vec<TaskId> = self.tasks.values().filter(due).map(|t| t.id).collect();
+        for task in expired {
+            let value = match self.task(task).wait {
+                Some(Wait::Futex(_)) => errno::as_return(ETIMEDOUT),
+                Some(Wait::SignalIn(_)) => errno::as_return(errno::EAGAIN),
+                _ => 0,
+            };
+            self.wake(task, Resume::Return(value));
+        }
+    }
+
+    /// Called before a task that [`Kernel::schedule`] chose runs user code: finishes the system call that
+    /// it waited in, and delivers signals.
+    pub fn return_to_user(
+        &mut self,
+        task: TaskId,
+        regs: &mut dyn UserRegs,
+        host: &mut dyn Host<P::Sink>,
+    ) -> Outcome {
+        self.enter(task);
+        self.announce_child(task);
+        match self.task_mut(task).resume.take() {
+            Some(Resume::Return(value)) => regs.set_ret(value),
+            Some(Resume::Retry) => return self.dispatch(task, regs, host),
+            Some(Resume::Interrupted(wait)) => {
+                if self.restarts_call(task, wait) {
+                    regs.rewind_syscall();
+                } else {
+                    regs.set_ret(errno::as_return(EINTR));
+                }
+            }
+            None => {}
+        }
+        self.leave(task, regs)
+    }
+
+    /// The task made a system call.
+    pub fn syscall(
+        &mut self,
+        task: TaskId,
+        regs: &mut dyn UserRegs,
+        host: &mut dyn Host<P::Sink>,
+    ) -> Outcome {
+        self.enter(task);
+        self.task_mut(task).deadline = None;
+        self.dispatch(task, regs, host)
+    }
+
+    /// The task's access to `va` faulted in the page tables.
+    pub fn page_fault(
+        &mut self,
+        task: TaskId,
+        va: VirtAddr,
+        access: mm::Access,
+        regs: &mut dyn UserRegs,
+    ) -> Outcome {
+        self.enter(task);
+        let Some(mm) = self.process_of(task).mm else { return Outcome::Exited };
+        self.mm.pt.sink.begin("fault");
+        let result = self.mm.handle_user_fault(mm, va, access);
+        self.mm.pt.sink.end();
+        let Err(why) = result else { return Outcome::Resume };
+        match signal::fault_info(why, va, access) {
+            Some(info) => {
+                self.force_signal(task, info);
+                self.leave(task, regs)
+            }
+            // FIDELITY: oom-victim — out of memory kills the process that asked last, not the
+            // one that a score points at.
+            None => {
+                let process = self.task(task).process;
+                self.exit_group(process, ExitStatus::Signaled(Signal::SIGKILL.get()));
+                Outcome::Exited
+            }
+        }
+    }
+
+    /// The task's instruction trapped otherwise.
+    pub fn exception(
+        &mut self,
+        task: TaskId,
+        exception: Exception,
+        regs: &mut dyn UserRegs,
+    ) -> Outcome {
+        self.enter(task);
+        let info = self.exception_info(exception, regs.pc());
+        self.force_signal(task, info);
+        self.leave(task, regs)
+    }
+
+    // ---- entries
+
+    /// Kernel code runs for `task` from now on.
+    fn enter(&mut self, task: TaskId) {
+        let it = self.task(task);
+        let (cpu, process) = (it.cpu, it.process);
+        self.mm.pt.cpu = cpu;
+        self.events.attribute(process, &self.mm.pt.sink);
+    }
+
+    fn dispatch(
+        &mut self,
+        task: TaskId,
+        regs: &mut dyn UserRegs,
+        host: &mut dyn Host<P::Sink>,
+    ) -> Outcome {
+        let (nr, args) = (regs.syscall_nr(), regs.syscall_args());
+        let known =
+            usize::try_from(nr).ok().and_then(|nr| self.handlers.get(nr).copied().flatten());
+        let Some(index) = known else {
+            let calls = self.unknown.entry(nr).or_default();
+            *calls = calls.saturating_add(1);
+            regs.set_ret(errno::as_return(ENOSYS));
+            return self.leave(task, regs);
+        };
+        self.mm.pt.sink.begin(syscalls::context(index, &args));
+        let mut call = Call { task, args, regs: &mut *regs, host };
+        let result = syscalls::run(self, index, &mut call);
+        self.mm.pt.sink.end();
+        self.finish(task, regs, result)
+    }
+
+    fn finish(
+        &mut self,
+        task: TaskId,
+        regs: &mut dyn UserRegs,
+        result: Result<u64, Stop>,
+    ) -> Outcome {
+        match result {
+            Ok(value) => regs.set_ret(value),
+            Err(Stop::Errno(error)) => regs.set_ret(errno::as_return(error)),
+            Err(Stop::Sigreturn) => {}
+            Err(Stop::Exited) => return Outcome::Exited,
+            Err(Stop::Yield) => {
+                regs.set_ret(0);
+                self.need_resched = true;
+            }
+            Err(Stop::Block(wait)) => return self.block(task, regs, wait),
+            Err(Stop::Spawned(spawn)) => {
+                regs.set_ret(u64::from(spawn.child.get()));
+                return Outcome::Spawned(spawn);
+            }
+        }
+        self.leave(task, regs)
+    }
+
+    fn block(&mut self, task: TaskId, regs: &mut dyn UserRegs, wait: Wait) -> Outcome {
+        if self.signal_pending(task) && !matches!(wait, Wait::Vfork(_)) {
+            self.futexes.forget(task);
+            if self.restarts_call(task, wait) {
+                regs.rewind_syscall();
+            } else {
+                regs.set_ret(errno::as_return(EINTR));
+            }
+            return self.leave(task, regs);
+        }
+        self.task_mut(task).wait = Some(wait);
+        self.sched.remove(task);
+        self.task_mut(task).rseq_stale = true;
+        Outcome::Reschedule
+    }
+
+    /// The last things before user code runs.
+    fn leave(&mut self, task: TaskId, regs: &mut dyn UserRegs) -> Outcome {
+        if self.task(task).rseq_stale && !self.update_rseq(task, regs) {
+            self.force_segv(task);
+        }
+        if self.signal_pending(task) || self.task(task).saved_mask.is_some() {
+            self.abort_rseq(task, regs);
+            if !self.deliver_signals(task, regs) {
+                return Outcome::Exited;
+            }
+        }
+        if std::mem::take(&mut self.need_resched) { Outcome::Reschedule } else { Outcome::Resume }
+    }
+
+    pub(crate) fn force_segv(&mut self, task: TaskId) {
+        let trap = signal::Trap { addr: VirtAddr::ZERO, vector: 13, error: 0, esr: 0 };
+        let about = signal::About::Fault(trap);
+        self.force_signal(task, SigInfo { signal: Signal::SIGSEGV, code: 0x80, about });
+    }
+
+    // ---- tasks
+
+    pub(crate) fn task(&self, task: TaskId) -> &Task {
+        self.tasks.get(&task).expect("the task is alive")
+    }
+    pub(crate) fn task_mut(&mut self, task: TaskId) -> &mut Task {
+        self.tasks.get_mut(&task).expect("the task is alive")
+    }
+    pub(crate) fn process_of(&self, task: TaskId) -> &Process {
+        self.processes.get(&self.task(task).process).expect("a task has a process")
+    }
+    pub(crate) fn process_of_mut(&mut self, task: TaskId) -> &mut Process {
+        let process = self.task(task).process;
+        self.processes.get_mut(&process).expect("a task has a process")
+    }
+
+    pub(crate) fn new_id(&mut self) -> u32 {
+        let id = self.next_id;
+        self.next_id = self.next_id.checked_add(1).expect("fewer than 4 billion tasks");
+        id
+    }
+
+    /// The first process of a program, with one thread.
+    pub(crate) fn spawn_process(
+        &mut self,
+        program: &Program<'_>,
+        mm: MmId,
+        layout: MmLayout,
+    ) -> TaskId {
+        let id = self.new_id();
+        let (task, process) = (TaskId(id), ProcessId(id));
+        let mut cmdline = program.argv.join(&0);
+        cmdline.push(0);
+        let exe = match program.path.starts_with('/') {
+            true => program.path.to_owned(),
+            false => format!("/{}", program.path),
+        };
+        let fds = self.standard_files();
+        self.processes.insert(
+            process,
+            Process {
+                id: process,
+                parent: INIT,
+                mm: Some(mm),
+                threads: vec![task],
+                fds,
+                cwd: "/".to_owned(),
+                umask: 0o022,
+                actions: BTreeMap::new(),
+                pending: Pending::default(),
+                exit: None,
+                exit_signal: Signal::SIGCHLD.get(),
+                exe,
+                cmdline,
+                rlimits: Rlimits::new(STACK_LIMIT),
+                layout,
+            },
+        );
+        self.mm_users.insert(mm, 1);
+        let affinity = CpuMask::first(self.mm.pt.hw.cpus.max(1));
+        let cpu = self.sched.place(&affinity, CpuId::default());
+        self.tasks.insert(
+            task,
+            Task {
+                id: task,
+                process,
+                wait: None,
+                deadline: None,
+                resume: None,
+                cpu,
+                affinity,
+                blocked: SigSet::default(),
+                saved_mask: None,
+                pending: Pending::default(),
+                altstack: AltStack::default(),
+                set_child_tid: VirtAddr::ZERO,
+                clear_child_tid: VirtAddr::ZERO,
+                robust_list: VirtAddr::ZERO,
+                rseq: None,
+                rseq_stale: false,
+                futex_bits: 0,
+                comm: comm(program.path),
+            },
+        );
+        self.sched.enqueue(cpu, task);
+        self.main.get_or_insert(process);
+        task
+    }
+
+    fn standard_files(&mut self) -> FdTable {
+        let mut fds = FdTable::default();
+        let console = |stream| Open::Console(stream);
+        let files = [(Open::Stdin, 0), (console(Stream::Stdout), 1), (console(Stream::Stderr), 1)];
+        for (fd, (open, flags)) in (0..).zip(files) {
+            let file = self.files.insert(OpenFile::new(open, flags, String::new()));
+            fds.replace(fd, Fd { file, cloexec: false });
+        }
+        fds
+    }
+
+    /// The task waits no more, and is runnable.
+    pub(crate) fn wake(&mut self, task: TaskId, resume: Resume) {
+        let Some(it) = self.tasks.get_mut(&task) else { return };
+        let Some(wait) = it.wait.take() else { return };
+        if matches!(wait, Wait::Futex(_)) {
+            self.futexes.forget(task);
+        }
+        it.resume = Some(resume);
+        let cpu = self.sched.place(&it.affinity, it.cpu);
+        self.sched.enqueue(cpu, task);
+    }
+
+    /// Wakes every task whose wait `wanted` accepts, to try again.
+    pub(crate) fn wake_all(&mut self, wanted: impl Fn(&Task, Wait) -> bool) {
+        let waits = |t: &&Task| t.wait.is_some_and(|wait| wanted(t, wait));
+        let tasks: Vec<TaskId> = self.tasks.values().filter(waits).map(|t| t.id).collect();
+        for task in tasks {
+            self.wake(task, Resume::Retry);
+        }
+    }
+
+    fn switch_to(&mut self, cpu: CpuId, task: TaskId) {
+        let it = self.task_mut(task);
+        if it.cpu != cpu {
+            it.cpu = cpu;
+            it.rseq_stale = true;
+        }
+        let process = it.process;
+        let Some(mm) = self.process_of(task).mm else { return };
+        if self.loaded.get(cpu.index()) == Some(&(Some(mm), Lazy::No)) {
+            return;
+        }
+        self.mm.pt.cpu = cpu;
+        self.events.attribute(process, &self.mm.pt.sink);
+        self.mm.pt.sink.begin("switch_mm");
+        self.mm.pt.switch_mm(cpu, mm);
+        self.mm.pt.sink.end();
+        if let Some(loaded) = self.loaded.get_mut(cpu.index()) {
+            *loaded = (Some(mm), Lazy::No);
+        }
+    }
+
+    fn enter_lazy(&mut self, cpu: CpuId) {
+        let Some((_, lazy)) = self.loaded.get_mut(cpu.index()) else { return };
+        if std::mem::replace(lazy, Lazy::Yes) == Lazy::No {
+            self.mm.pt.enter_lazy_tlb(cpu);
+        }
+    }
+
+    // ---- the end of tasks
+
+    /// Ends one thread; the process with it, if it was the last.
+    pub(crate) fn exit_thread(&mut self, task: TaskId, status: ExitStatus) {
+        let process = self.task(task).process;
+        if self.process_of(task).threads.len() == 1 {
+            return self.exit_group(process, status);
+        }
+        self.release_child_tid(task);
+        self.remove_task(task);
+        if let Some(it) = self.processes.get_mut(&process) {
+            it.threads.retain(|&t| t != task);
+        }
+    }
+
+    /// `mm_release()`: tells who waits for the thread's end.
+    fn release_child_tid(&mut self, task: TaskId) {
+        let at = self.task(task).clear_child_tid;
+        if at == VirtAddr::ZERO || self.write_u32(task, at, 0).is_err() {
+            return;
+        }
+        let Ok(mm) = self.mm_of(task) else { return };
+        for waiter in self.futexes.take(FutexKey { mm, at }, 1, |_| true) {
+            self.wake(waiter, Resume::Return(0));
+        }
+    }
+
+    fn remove_task(&mut self, task: TaskId) {
+        self.sched.remove(task);
+        self.futexes.forget(task);
+        self.tasks.remove(&task);
+    }
+
+    /// Ends a process with all its threads.
+    /// Source: Linux kernel/exit.c `do_group_exit()`, `do_exit()`, `exit_notify()`.
+    pub(crate) fn exit_group(&mut self, process: ProcessId, status: ExitStatus) {
+        let Some(it) = self.processes.get_mut(&process) else { return };
+        let threads = std::mem::take(&mut it.threads);
+        let fds = std::mem::take(&mut it.fds);
+        let mm = it.mm.take();
+        it.exit = Some(status);
+        for task in threads {
+            self.remove_task(task);
+        }
+        if let Some(mm) = mm {
+            self.put_mm(mm);
+        }
+        for (_, fd) in fds.iter() {
+            self.close_file(fd.file);
+        }
+        if self.main == Some(process) {
+            self.main_exit = Some(status);
+        }
+        self.adopt_children(process);
+        self.notify_parent(process, status);
+    }
+
+    fn put_mm(&mut self, mm: MmId) {
+        let users = self.mm_users.entry(mm).or_insert(1);
+        *users = users.saturating_sub(1);
+        if *users > 0 {
+            return;
+        }
+        self.mm_users.remove(&mm);
+        let cpus: Vec<CpuId> = self.sched.cpus().collect();
+        for cpu in cpus {
+            if self.loaded.get(cpu.index()) == Some(&(Some(mm), Lazy::No)) {
+                self.enter_lazy(cpu);
+            }
+        }
+        self.mm.mmput(mm);
+    }
+
+    fn adopt_children(&mut self, process: ProcessId) {
+        for child in self.processes.values_mut().filter(|p| p.parent == process) {
+            child.parent = INIT;
+        }
+        self.processes.retain(|_, p| p.parent != INIT || p.exit.is_none() || p.id == process);
+    }
+
+    fn notify_parent(&mut self, process: ProcessId, status: ExitStatus) {
+        self.wake_vfork_parent(process);
+        let Some(it) = self.processes.get(&process) else { return };
+        let (parent, exit_signal) = (it.parent, it.exit_signal);
+        if !self.processes.contains_key(&parent) || parent == INIT {
+            self.processes.remove(&process);
+            return;
+        }
+        if let Some(signal) = Signal::new(u64::from(exit_signal)) {
+            let info = SigInfo { signal, ..SigInfo::child(process, status) };
+            self.signal_process(parent, info);
+        }
+        self.wake_all(|task, wait| task.process == parent && wait == Wait::Child);
+    }
+
+    /// The child needs its parent's address space no more.
+    fn wake_vfork_parent(&mut self, child: ProcessId) {
+        let waits = |t: &&Task| t.wait == Some(Wait::Vfork(child));
+        let parent = self.tasks.values().find(waits).map(|t| t.id);
+        if let Some(parent) = parent {
+            self.wake(parent, Resume::Return(u64::from(child.get())));
+        }
+    }
+
+    /// Drops a reference to an open file.
+    pub(crate) fn close_file(&mut self, file: FileRef) {
+        let pipe = match self.files.release(file) {
+            Some(Open::PipeRead(pipe)) => {
+                let it = self.pipes.get(pipe);
+                it.readers = it.readers.saturating_sub(1);
+                pipe
+            }
+            Some(Open::PipeWrite(pipe)) => {
+                let it = self.pipes.get(pipe);
+                it.writers = it.writers.saturating_sub(1);
+                pipe
+            }
+            _ => return,
+        };
+        self.wake_all(|_, wait| wait == Wait::Pipe(pipe) || wait == Wait::Poll);
+        self.pipes.collect(pipe);
+    }
+}
+
+/// The last component of a path, cut to what `comm` holds.
+pub(crate) fn comm(path: &str) -> [u8; 16] {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let mut comm = [0; 16];
+    for (to, &from) in comm.iter_mut().take(15).zip(name.as_bytes()) {
+        *to = from;
+    }
+    comm
+}

@@ -1,0 +1,215 @@
+//! Pseudo-files under `/proc`.
+//!
+//! Source: proc(5), Linux fs/proc/.
+
+#![deny(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use super::PseudoFile;
+use super::proc_maps;
+use super::sysfs::{Table, Text, Values, knob};
+use crate::abi::machine_name;
+use crate::counts::CountsByScope;
+use crate::errno::{ENOENT, ESRCH};
+use crate::kernel::Kernel;
+use crate::task::{Process, ProcessId};
+use arch::{Arch, Platform};
+use mm::Errno;
+use std::sync::Arc;
+use units::ArchId;
+
+/// Paths and files.
+pub(super) fn table<P: Platform>() -> Table<P>
+where
+    P::Sink: CountsByScope,
+{
+    let texts: [(&str, fn(&Kernel<P>) -> String); 9] = [
+        ("/proc/meminfo", meminfo),
+        ("/proc/vmstat", vmstat),
+        ("/proc/cpuinfo", cpuinfo),
+        ("/proc/swaps", swaps),
+        ("/proc/filesystems", |_| "nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\n".to_owned()),
+        ("/proc/version", |k| format!("Linux version {} (ptescope)\n", k.release())),
+        ("/proc/sys/kernel/osrelease", |k| format!("{}\n", k.release())),
+        ("/proc/sys/kernel/ostype", |_| "Linux\n".to_owned()),
+        ("/proc/sys/vm/max_map_count", |_| "65530\n".to_owned()),
+    ];
+    let mut table: Table<P> = Vec::new();
+    for (path, text) in texts {
+        table.push((path.to_owned(), Arc::new(Text(text))));
+    }
+    // FIDELITY: vm-knobs — these are remembered and change nothing.
+    for (path, boot) in [
+        ("/proc/sys/vm/overcommit_memory", "0"),
+        ("/proc/sys/vm/overcommit_ratio", "50"),
+        ("/proc/sys/vm/nr_hugepages", "0"),
+        ("/proc/sys/vm/swappiness", "60"),
+        ("/proc/sys/vm/page-cluster", "3"),
+        ("/proc/sys/vm/drop_caches", "0"),
+        ("/proc/sys/vm/compact_memory", "0"),
+        ("/proc/sys/kernel/randomize_va_space", "0"),
+        ("/proc/sys/kernel/pid_max", "4194304"),
+    ] {
+        table.push(knob(path.to_owned(), Values::Number, boot));
+    }
+    table
+}
+
+/// Names and files of each `/proc/<pid>`.
+pub(super) fn process_table<P: Platform>() -> Vec<(&'static str, Arc<dyn PseudoFile<P>>)>
+where
+    P::Sink: CountsByScope,
+{
+    let texts: [(&'static str, ProcessText<P>); 8] = [
+        ("maps", proc_maps::maps),
+        ("smaps", proc_maps::smaps),
+        ("status", proc_maps::status),
+        ("statm", proc_maps::statm),
+        ("stat", stat),
+        ("cmdline", |_, p| String::from_utf8_lossy(&p.cmdline).into_owned()),
+        ("comm", |k, p| format!("{}\n", k.comm_of(p))),
+        ("oom_score", |_, _| "0\n".to_owned()),
+    ];
+    let mut table: Vec<(&'static str, Arc<dyn PseudoFile<P>>)> = Vec::new();
+    for (name, text) in texts {
+        table.push((name, Arc::new(OfProcess(text))));
+    }
+    table.push(("pagemap", Arc::new(proc_maps::Pagemap)));
+    table
+}
+
+type ProcessText<P> = fn(&Kernel<P>, &Process) -> String;
+
+/// A file about a process that cannot be written.
+struct OfProcess<P: Platform>(ProcessText<P>);
+
+impl<P: Platform> std::fmt::Debug for OfProcess<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OfProcess")
+    }
+}
+
+impl<P: Platform> PseudoFile<P> for OfProcess<P> {
+    fn read(&self, kernel: &mut Kernel<P>, process: ProcessId) -> Result<Vec<u8>, Errno> {
+        let process = kernel.processes.get(&process).ok_or(ESRCH)?;
+        if process.mm.is_none() && process.exit.is_none() {
+            return Err(ENOENT);
+        }
+        Ok((self.0)(kernel, process).into_bytes())
+    }
+}
+
+impl<P: Platform> Kernel<P> {
+    /// `uname -r`: the version that the preset stands for.
+    pub(crate) fn release(&self) -> String {
+        let name = self.mm.pt.kernel.name.trim_start_matches('v');
+        let version = name.split(['+', '-']).next().unwrap_or(name);
+        format!("{version}.0-ptescope")
+    }
+
+    /// The name of a process's first thread.
+    pub(crate) fn comm_of(&self, process: &Process) -> String {
+        let comm = match process.threads.first().and_then(|t| self.tasks.get(t)) {
+            Some(task) => task.comm,
+            None => crate::kernel::comm(&process.exe),
+        };
+        String::from_utf8_lossy(comm.split(|&b| b == 0).next().unwrap_or_default()).into_owned()
+    }
+}
+
+fn meminfo<P: Platform>(kernel: &Kernel<P>) -> String {
+    let info = kernel.mm.meminfo();
+    let mut text = String::new();
+    for (name, pages) in [
+        ("MemTotal:", info.total),
+        ("MemFree:", info.free),
+        ("MemAvailable:", info.free),
+        ("Buffers:", 0),
+        ("Cached:", 0),
+        ("SwapCached:", 0),
+        ("AnonPages:", info.anon),
+        ("PageTables:", info.page_tables),
+        ("SwapTotal:", info.swap_total),
+        ("SwapFree:", info.swap_free),
+    ] {
+        text += &format!("{name:<15} {:>8} kB\n", pages.saturating_mul(4));
+    }
+    for (name, value, unit) in [
+        ("HugePages_Total:", 0, ""),
+        ("HugePages_Free:", 0, ""),
+        ("HugePages_Rsvd:", 0, ""),
+        ("HugePages_Surp:", 0, ""),
+        ("Hugepagesize:", 2048, " kB"),
+        ("Hugetlb:", 0, " kB"),
+    ] {
+        text += &format!("{name:<16}{value:>8}{unit}\n");
+    }
+    text
+}
+
+fn vmstat<P: Platform>(kernel: &Kernel<P>) -> String {
+    let info = kernel.mm.meminfo();
+    let mut text = format!(
+        "nr_free_pages {}\nnr_anon_pages {}\nnr_page_table_pages {}\n",
+        info.free, info.anon, info.page_tables
+    );
+    for (name, value) in kernel.mm.vmstat.iter() {
+        text += &format!("{name} {value}\n");
+    }
+    text
+}
+
+fn cpuinfo<P: Platform>(kernel: &Kernel<P>) -> String {
+    let model = &kernel.options.cpu_model;
+    let mut text = String::new();
+    for cpu in 0..kernel.mm.pt.hw.cpus.max(1) {
+        text += &format!("processor\t: {cpu}\n");
+        text += &match P::Arch::ID {
+            ArchId::X86_64 => format!("model name\t: {model}\n"),
+            ArchId::Arm64 => "CPU architecture: 8\n".to_owned(),
+        };
+        text.push('\n');
+    }
+    if P::Arch::ID == ArchId::Arm64 {
+        text += &format!("Hardware\t: {model}\n");
+    }
+    text
+}
+
+fn swaps<P: Platform>(kernel: &Kernel<P>) -> String {
+    let info = kernel.mm.meminfo();
+    let mut text = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n".to_owned();
+    if info.swap_total > 0 {
+        let used = info.swap_total.saturating_sub(info.swap_free).saturating_mul(4);
+        let size = info.swap_total.saturating_mul(4);
+        text +=
+            &format!("/dev/zram0                              partition\t{size}\t\t{used}\t\t-2\n");
+    }
+    text
+}
+
+fn stat<P: Platform>(kernel: &Kernel<P>, process: &Process) -> String {
+    let state = if process.exit.is_some() { 'Z' } else { 'R' };
+    let memory = proc_maps::sizes(kernel, process);
+    let (vsize, rss) = (memory.total_vm.saturating_mul(4096), memory.rss);
+    let (pid, parent) = (process.id.get(), process.parent.get());
+    let threads = process.threads.len();
+    let brk = process.layout.brk_start.get();
+    let stack = process.layout.stack_top.get();
+    format!(
+        "{pid} ({}) {state} {parent} {pid} {pid} 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 0 {vsize} {rss} \
+         18446744073709551615 0 0 {stack} 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 {brk} 0 0 0 0 0\n",
+        kernel.comm_of(process)
+    )
+}
+
+/// `uname()`'s six fields.
+pub(crate) fn uname<P: Platform>(kernel: &Kernel<P>) -> [String; 6] {
+    [
+        "Linux".to_owned(),
+        "ptescope".to_owned(),
+        kernel.release(),
+        "#1 SMP".to_owned(),
+        machine_name(P::Arch::ID).to_owned(),
+        "(none)".to_owned(),
+    ]
+}
