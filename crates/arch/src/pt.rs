@@ -450,6 +450,9 @@ impl<P: Platform> Pt<P> {
     /// `set_softleaf_ptes()`: `nr` non-present entries, swap offsets advancing from that of
     /// `pte`, its flags kept (patch `anon-unmap-batch`).
     pub fn set_softleaf_ptes(&mut self, at: Ptep, pte: Pte<P::Arch>, nr: NrPages) {
+        if nr == NrPages::ONE {
+            return self.set_pte_at(at, pte);
+        }
         let leaf = pte.softleaf();
         for i in 0..nr.get() {
             let mut entry = Pte::from_softleaf(leaf.advance(i));

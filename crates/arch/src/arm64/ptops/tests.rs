@@ -1,5 +1,6 @@
+use crate::arm64::bits;
 use crate::testing::{BASE, FRAME, Lab, check, counted, lab, pmdp, prot, ptep, rw};
-use crate::{Arm64, FaultAccess, Hw, Pmd, Pt, Teardown};
+use crate::{Arm64, FaultAccess, Hw, Pmd, Pt, Pte, Teardown};
 use events::{Event, EventKind};
 use units::{NrPages, Reach};
 
@@ -60,8 +61,8 @@ fn raising_takes_the_more_permissive_of_both() {
     let (mut pt, mm) = lab::<Arm64>("v7.3", Hw::arm64());
     let at = ptep(&pt, mm, 1);
     // Hardware made it dirty since the fault was taken; the entry to install is still clean.
-    pt.set_pte_at(at, rw(FRAME));
     let stale = rw(FRAME).mkclean();
+    pt.set_pte_at(at, Pte::from_raw(stale.raw() & !bits::RDONLY));
     pt.ptep_set_access_flags(at, stale, FaultAccess::Read);
     assert!(pt.ptep_get(at).is_dirty());
 }
