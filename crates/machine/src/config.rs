@@ -1,0 +1,51 @@
+//! What a run is asked for.
+
+use arch::KernelConfig;
+use mm::Thp;
+use mmu::Machine;
+
+/// Everything that a run depends on, beside the program and its console.
+#[derive(Clone, Debug)]
+pub struct RunConfig {
+    /// The kernel that is modelled.
+    pub kernel: KernelConfig,
+    /// The machine, with its overrides; `hw.cpus` says how many CPUs it has.
+    pub machine: Machine,
+    /// Bytes of guest RAM.
+    pub mem_bytes: u64,
+    /// Bytes of swap.
+    pub swap_bytes: u64,
+    /// Large folios at boot.
+    pub thp: Thp,
+    /// What the program is called.
+    pub path: String,
+    /// Its arguments, its name first.
+    pub argv: Vec<String>,
+    /// Its environment, `NAME=value`.
+    pub env: Vec<String>,
+    /// What every random number follows from.
+    pub seed: u64,
+    /// Whether the oracles watch.
+    pub check: bool,
+    /// When to give up.
+    pub max_instructions: Option<u64>,
+}
+
+impl RunConfig {
+    /// A run of `path` on `machine` under `kernel`, with 1 GiB of RAM and of swap.
+    pub fn new(kernel: KernelConfig, machine: Machine, path: &str, argv: Vec<String>) -> Self {
+        RunConfig {
+            kernel,
+            machine,
+            mem_bytes: 1 << 30,
+            swap_bytes: 1 << 30,
+            thp: Thp::boot(),
+            path: path.to_owned(),
+            argv,
+            env: Vec::new(),
+            seed: 0,
+            check: false,
+            max_instructions: None,
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! A machine with a program on it, and the loop that runs it.
+
+use crate::bus::World;
+use crate::clock::{Outside, Priced, Pricing};
+use crate::regs::Regs;
+use crate::{Outcome, RunConfig, RunError, RunErrorKind};
+use arch::{Arm64, Platform, X86_64};
+use cpu::{Cpu, CpuState, Exit};
+use events::{ByOp, Counters, Sink};
+use kernel::{
+    Console, CountsByScope, Exception, ExitStatus, Kernel, KernelOptions, Outcome as Next, Program,
+    Spawn, TaskId,
+};
+use mm::{Mm, MmConfig, Thp};
+use mmu::{Exact, Fault, FaultKind, HwWalk, Mmu, Model, StaleUseOracle};
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use units::{ArchId, CpuId};
+
+/// Instructions that a task runs before the next CPU has its turn.
+pub const QUANTUM: u64 = 100_000;
+
+/// A run: architecture, observer, and how exactly the TLBs are modelled.
+#[derive(Debug)]
+pub struct Emulated<A, S, M>(PhantomData<(A, S, M)>);
+
+impl<A, S, M> Platform for Emulated<A, S, M>
+where
+    A: HwWalk + arch::Arch,
+    S: Sink + 'static,
+    M: Model,
+{
+    type Arch = A;
+    type Sink = S;
+    type Tlb = Mmu<A, M>;
+}
+
+/// Runs `elf` to its end, counting by op, with exact TLBs.
+///
+/// # Errors
+/// [`RunError`]: the program cannot run, needs something that is missing, ran into a limit, or an
+/// oracle saw a violation.
+pub fn run(
+    config: &RunConfig,
+    elf: &[u8],
+    pricing: &dyn Pricing,
+    console: &mut dyn Console,
+) -> Result<Outcome, RunError> {
+    match config.machine.arch {
+        ArchId::Arm64 => {
+            run_with::<Arm64, ByOp, Exact>(config, elf, ByOp::new(), pricing, console)
+        }
+        ArchId::X86_64 => {
+            run_with::<X86_64, ByOp, Exact>(config, elf, ByOp::new(), pricing, console)
+        }
+    }
+}
+
+/// A sink that a run can be made with.
+pub trait Observer: Sink + CountsByScope + Priced + 'static {
+    /// What it has counted, by op if it knows.
+    fn finish(self) -> ByOp;
+}
+
+impl Observer for ByOp {
+    fn finish(self) -> ByOp {
+        self
+    }
+}
+
+impl Observer for Counters {
+    fn finish(self) -> ByOp {
+        ByOp::new()
+    }
+}
+
+impl Observer for () {
+    fn finish(self) -> ByOp {
+        ByOp::new()
+    }
+}
+
+/// [`run`] with another observer or TLB model: for benches.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with<A, S, M>(
+    config: &RunConfig,
+    elf: &[u8],
+    sink: S,
+    pricing: &dyn Pricing,
+    console: &mut dyn Console,
+) -> Result<Outcome, RunError>
+where
+    A: HwWalk + arch::Arch,
+    S: Observer,
+    M: Model,
+{
+    Guest::<Emulated<A, S, M>>::boot(config, elf, sink, pricing, console)?.run()
+}
+
+/// One virtual CPU.
+struct Vcpu<P: Platform>
+where
+    World<P>: cpu::Bus,
+{
+    cpu: Cpu<World<P>>,
+    task: Option<TaskId>,
+}
+
+struct Guest<'a, P: Platform>
+where
+    World<P>: cpu::Bus,
+{
+    world: World<P>,
+    vcpus: Vec<Vcpu<P>>,
+    /// Registers of tasks that no CPU holds.
+    saved: BTreeMap<TaskId, CpuState>,
+    outside: Outside<'a>,
+    config: &'a RunConfig,
+}
+
+/// Why a task left its CPU, or why the run is over.
+enum Turn {
+    /// The quantum is over, or the task waits.
+    Next,
+    /// The run is over.
+    Over(Result<(), RunError>),
+}
+
+impl<'a, A, S, M> Guest<'a, Emulated<A, S, M>>
+where
+    A: HwWalk + arch::Arch,
+    S: Observer,
+    M: Model,
+{
+    fn boot(
+        config: &'a RunConfig,
+        elf: &[u8],
+        sink: S,
+        pricing: &'a dyn Pricing,
+        console: &'a mut dyn Console,
+    ) -> Result<Self, RunError> {
+        let mut tlb = config.machine.mmu::<A, M>(config.mem_bytes);
+        if config.check {
+            tlb.set_oracle(StaleUseOracle::On);
+        }
+        let mm_config = MmConfig {
+            ram_bytes: config.mem_bytes,
+            swap_bytes: config.swap_bytes,
+            kernel: config.kernel.clone(),
+            hw: config.machine.hw.clone(),
+            thp: config.thp.clone(),
+        };
+        let mm = Mm::new(mm_config, sink, tlb).map_err(|error| {
+            let message = format!(
+                "cannot map {} MiB of guest RAM: {error}; ask for another --mem",
+                config.mem_bytes >> 20
+            );
+            RunError::new(RunErrorKind::Request, message)
+        })?;
+        let options = KernelOptions {
+            seed: config.seed,
+            hwcap: hwcap(A::ID).0,
+            hwcap2: hwcap(A::ID).1,
+            min_sigstack: min_sigstack(A::ID),
+            cpu_model: config.machine.name.to_owned(),
+        };
+        let kernel = Kernel::new(mm, options);
+        let per_kilo = pricing.ns(&Counters::new(), 1024);
+        let mut guest = Guest {
+            world: World {
+                kernel,
+                cpu: CpuId::default(),
+                started_ns: 0,
+                ns_per_kilo_instruction: per_kilo,
+            },
+            vcpus: (0..config.machine.hw.cpus.max(1))
+                .map(|_| Vcpu { cpu: Cpu::new(A::ID), task: None })
+                .collect(),
+            saved: BTreeMap::new(),
+            outside: Outside::new(pricing, console),
+            config,
+        };
+        guest.load(elf)?;
+        Ok(guest)
+    }
+
+    fn load(&mut self, elf: &[u8]) -> Result<(), RunError> {
+        let bytes = |s: &String| s.as_bytes().to_vec();
+        let argv: Vec<Vec<u8>> = self.config.argv.iter().map(bytes).collect();
+        let envp: Vec<Vec<u8>> = self.config.env.iter().map(bytes).collect();
+        let program = Program { path: &self.config.path, elf, argv: &argv, envp: &envp };
+        let loaded = self.world.kernel.load(&program)?;
+        let mut state = CpuState::default();
+        state.set_pc(loaded.pc);
+        state.set_sp(A::ID, loaded.sp);
+        self.saved.insert(loaded.task, state);
+        Ok(())
+    }
+
+    fn run(mut self) -> Result<Outcome, RunError> {
+        loop {
+            let mut idle = true;
+            for n in 0..self.vcpus.len() {
+                match self.turn(n) {
+                    Some(Turn::Next) => idle = false,
+                    Some(Turn::Over(Ok(()))) => return self.outcome(),
+                    Some(Turn::Over(Err(error))) => return Err(error),
+                    None => {}
+                }
+                let now = self.outside.ns(&self.world.kernel.mm.pt.sink);
+                self.world.kernel.wake_expired(now);
+            }
+            if idle && !self.skip_idle_time() {
+                let message = "every task waits for something that cannot happen; the program is deadlocked";
+                return Err(RunError::new(RunErrorKind::Limit, message.to_owned()));
+            }
+        }
+    }
+
+    /// No task can run: time passes until a wait ends. Says whether one will.
+    fn skip_idle_time(&mut self) -> bool {
+        let Some(deadline) = self.world.kernel.next_deadline() else { return false };
+        let now = self.outside.ns(&self.world.kernel.mm.pt.sink);
+        self.outside.idle_ns += deadline.saturating_sub(now);
+        self.world.kernel.wake_expired(deadline.max(now));
+        true
+    }
+
+    /// CPU `n` runs the next task for a quantum; `None` if it has none.
+    fn turn(&mut self, n: usize) -> Option<Turn> {
+        let cpu = CpuId::new(u16::try_from(n).ok()?);
+        self.world.cpu = cpu;
+        self.world.kernel.mm.pt.cpu = cpu;
+        let task = self.world.kernel.schedule(cpu);
+        self.load_registers(n, task);
+        let task = task?;
+        let next = {
+            let state = self.vcpus[n].cpu.state_mut();
+            let mut regs = Regs { arch: A::ID, state };
+            self.world.kernel.return_to_user(task, &mut regs, &mut self.outside)
+        };
+        if !self.settle(n, task, next) {
+            return Some(self.after());
+        }
+        Some(self.run_task(n, task))
+    }
+
+    /// Makes CPU `n` hold the registers of `task`.
+    fn load_registers(&mut self, n: usize, task: Option<TaskId>) {
+        let vcpu = &mut self.vcpus[n];
+        if vcpu.task == task {
+            return;
+        }
+        if let Some(old) = vcpu.task.take() {
+            self.saved.insert(old, vcpu.cpu.state().clone());
+        }
+        let Some(new) = task else { return };
+        let held = self.vcpus.iter_mut().find(|v| v.task == Some(new));
+        let state = match held {
+            Some(other) => {
+                other.task = None;
+                other.cpu.state().clone()
+            }
+            None => self.saved.remove(&new).unwrap_or_default(),
+        };
+        let vcpu = &mut self.vcpus[n];
+        *vcpu.cpu.state_mut() = state;
+        vcpu.task = Some(new);
+    }
+
+    /// Carries out what a kernel entry said. Whether the task goes on running.
+    fn settle(&mut self, n: usize, task: TaskId, next: Next) -> bool {
+        match next {
+            Next::Resume => true,
+            Next::Reschedule => false,
+            Next::Exited => {
+                self.vcpus[n].task = None;
+                self.saved.remove(&task);
+                false
+            }
+            Next::Spawned(spawn) => self.spawn(n, spawn),
+        }
+    }
+
+    fn spawn(&mut self, n: usize, spawn: Spawn) -> bool {
+        let mut state = self.vcpus[n].cpu.state().clone();
+        state.set_syscall_return(A::ID, 0);
+        if let Some(sp) = spawn.sp {
+            state.set_sp(A::ID, sp);
+        }
+        if let Some(tls) = spawn.tls {
+            state.set_tls(A::ID, units::VirtAddr::new(tls));
+        }
+        self.saved.insert(spawn.child, state);
+        !spawn.parent_waits
+    }
+
+    /// Whether the run is over.
+    fn after(&self) -> Turn {
+        match self.world.kernel.exit_status() {
+            Some(_) => Turn::Over(Ok(())),
+            None => Turn::Next,
+        }
+    }
+
+    fn run_task(&mut self, n: usize, task: TaskId) -> Turn {
+        let mut left = QUANTUM;
+        loop {
+            if let Some(limit) = self.config.max_instructions {
+                let more = limit.saturating_sub(self.outside.instructions);
+                if more == 0 {
+                    let message = format!(
+                        "the program did not end within --max-instructions {limit}; it stopped at {}",
+                        self.vcpus[n].cpu.state().pc()
+                    );
+                    return Turn::Over(Err(RunError::new(RunErrorKind::Limit, message)));
+                }
+                left = left.min(more);
+            }
+            self.world.started_ns = self.outside.ns(&self.world.kernel.mm.pt.sink);
+            let exit = self.vcpus[n].cpu.run(&mut self.world, left);
+            let retired = self.vcpus[n].cpu.retired_nr();
+            self.outside.instructions += retired;
+            left = left.saturating_sub(retired);
+            let next = match self.handle(n, task, exit) {
+                Ok(next) => next,
+                Err(error) => return Turn::Over(Err(error)),
+            };
+            if let Err(error) = self.check() {
+                return Turn::Over(Err(error));
+            }
+            let goes_on = next.is_none_or(|next| self.settle(n, task, next));
+            if !goes_on || left == 0 {
+                return self.after();
+            }
+        }
+    }
+
+    /// Serves what stopped the CPU. `None`: nothing but the end of the quantum.
+    fn handle(
+        &mut self,
+        n: usize,
+        task: TaskId,
+        exit: Exit<Fault>,
+    ) -> Result<Option<Next>, RunError> {
+        let state = self.vcpus[n].cpu.state_mut();
+        let mut regs = Regs { arch: A::ID, state };
+        let kernel = &mut self.world.kernel;
+        let next = match exit {
+            Exit::Limit => return Ok(None),
+            Exit::Syscall => kernel.syscall(task, &mut regs, &mut self.outside),
+            Exit::Fault { fault, .. } => match fault.kind {
+                FaultKind::NonCanonical => {
+                    kernel.exception(task, Exception::GeneralProtection, &mut regs)
+                }
+                _ => kernel.page_fault(task, fault.va, access(fault.access), &mut regs),
+            },
+            Exit::Undefined { .. } => {
+                kernel.exception(task, Exception::UndefinedInstruction, &mut regs)
+            }
+            Exit::Breakpoint { .. } => kernel.exception(task, Exception::Breakpoint, &mut regs),
+            Exit::DivideError { .. } => kernel.exception(task, Exception::DivideError, &mut regs),
+            Exit::Misaligned { .. } => {
+                kernel.exception(task, Exception::GeneralProtection, &mut regs)
+            }
+            Exit::Unsupported { pc, bytes, mnemonic } => {
+                let message = format!(
+                    "the instruction `{mnemonic}` ({bytes}) at {pc} is not implemented; build the program for the baseline instruction set"
+                );
+                return Err(RunError::new(RunErrorKind::Unsupported, message));
+            }
+        };
+        Ok(Some(next))
+    }
+
+    /// What the oracles have to say after a kernel entry.
+    fn check(&mut self) -> Result<(), RunError> {
+        if !self.config.check {
+            return Ok(());
+        }
+        let pt = &mut self.world.kernel.mm.pt;
+        if let Some(stale) = pt.tlb.take_stale_uses().first() {
+            let message = format!(
+                "stale translation: CPU {} used {} after {} had changed its entry without a flush",
+                stale.cpu.index(),
+                stale.va,
+                stale.owed_by.name()
+            );
+            return Err(RunError::new(RunErrorKind::Internal, message));
+        }
+        if let Some(what) = pt.violations.first() {
+            let message = format!("break-before-make: {what}");
+            return Err(RunError::new(RunErrorKind::Internal, message));
+        }
+        Ok(())
+    }
+
+    fn outcome(mut self) -> Result<Outcome, RunError> {
+        if self.config.check
+            && let Some(violation) = self.world.kernel.mm.validate().first()
+        {
+            let message = format!("validate: {}", violation.what);
+            return Err(RunError::new(RunErrorKind::Internal, message));
+        }
+        let virtual_ns = self.outside.ns(&self.world.kernel.mm.pt.sink);
+        let kernel = self.world.kernel;
+        let thp = Thp::orders().map(|o| (o, kernel.mm.thp.size(o).stats)).collect();
+        Ok(Outcome {
+            arch: A::ID,
+            exit: kernel.exit_status().unwrap_or(ExitStatus::Exited(0)),
+            instructions: self.outside.instructions,
+            tlb: kernel.mm.pt.tlb.stats(),
+            vmstat: kernel.mm.vmstat.clone(),
+            thp,
+            virtual_ns,
+            unknown_syscalls: kernel.unknown_syscalls(),
+            sink: kernel.mm.pt.sink.finish(),
+        })
+    }
+}
+
+fn access(access: mmu::Access) -> mm::Access {
+    match access {
+        mmu::Access::Read => mm::Access::Read,
+        mmu::Access::Write => mm::Access::Write,
+        mmu::Access::Exec => mm::Access::Exec,
+    }
+}
+
+/// What the auxiliary vector says of the CPU's features.
+fn hwcap(arch: ArchId) -> (u64, u64) {
+    match arch {
+        ArchId::Arm64 => (cpu::arm64::HWCAP, cpu::arm64::HWCAP2),
+        ArchId::X86_64 => (u64::from(cpu::x86_64::hwcap()), 0),
+    }
+}
+
+/// Bytes of the smallest signal stack.
+fn min_sigstack(arch: ArchId) -> u64 {
+    match arch {
+        ArchId::Arm64 => 4720,
+        ArchId::X86_64 => 1440,
+    }
+}
