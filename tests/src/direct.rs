@@ -5,7 +5,7 @@
 use crate::groundtruth::{ArchName, Counts, Kernel, Run};
 use crate::guest::{Guest, pages};
 use arch::{Arch, Arm64, Hw, KernelConfig, X86_64};
-use mm::{Backing, MapFlags, Thp, ThpSize, VmProt, advice};
+use mm::{MapFlags, Thp, ThpSize, VmProt, advice};
 use std::collections::BTreeMap;
 use units::{PMD_SIZE, VirtAddr};
 
@@ -96,24 +96,30 @@ enum GlobalsPage {
     Written,
     /// Only read before: the zero page.
     ZeroPage,
-    /// Only read before: a page of the program's file.
-    FilePage,
 }
 
 impl GlobalsPage {
     fn of(run: &Run) -> Self {
-        match (run.arch, run.kernel, run.cpu.as_str()) {
-            (ArchName::X86, _, _) => GlobalsPage::ZeroPage,
-            (ArchName::Arm64, Kernel::V6_12, "cortex-a72") => GlobalsPage::FilePage,
-            _ => GlobalsPage::Written,
+        match run.arch {
+            ArchName::X86 => GlobalsPage::ZeroPage,
+            ArchName::Arm64 => GlobalsPage::Written,
         }
     }
+}
+
+/// Whether the record is of the first batch of measurements (6.12 on the Cortex-A72): runs were
+/// forked without exec from a process that had batched unmaps pending, and an earlier version of
+/// the program wrote the whole region in `write_after_refault`.
+pub fn is_of_first_batch(run: &Run) -> bool {
+    let small = run.program != "pageout" || run.args.first().is_some_and(|mib| mib == "64");
+    run.kernel == Kernel::V6_12 && run.cpu == "cortex-a72" && small
 }
 
 /// A run under way.
 struct Probe<A: Arch> {
     guest: Guest<A>,
     globals: VirtAddr,
+    first_batch: bool,
     before: Counts,
     phases: Vec<Phase>,
 }
@@ -122,27 +128,23 @@ impl<A: Arch> Probe<A> {
     fn new(run: &Run) -> Self {
         let mut guest = Guest::new(kernel_config(run), hw(run), thp(run), RAM, SWAP);
         let globals = VirtAddr::new(0x4a_0000);
-        let (prot, fixed) = (VmProt::READ | VmProt::WRITE, MapFlags::FIXED);
-        match GlobalsPage::of(run) {
-            GlobalsPage::FilePage => {
-                let file = guest.mm.file_create("probe", vec![0; 4096]);
-                let (flags, backing) =
-                    (MapFlags::PRIVATE | fixed, Backing::File { file, offset: 0 });
-                guest
-                    .mm
-                    .mmap(guest.id, globals, 4096, prot, flags, backing)
-                    .expect("address space");
-                guest.load(globals).expect("readable");
-            }
-            page => {
-                guest.mmap(globals, 4096, prot, fixed).expect("address space");
-                guest.load(globals).expect("readable");
-                if page == GlobalsPage::Written {
-                    guest.store(globals, 0).expect("writable");
-                }
-            }
+        let prot = VmProt::READ | VmProt::WRITE;
+        guest.mmap(globals, 4096, prot, MapFlags::FIXED).expect("address space");
+        guest.load(globals).expect("readable");
+        if GlobalsPage::of(run) == GlobalsPage::Written {
+            guest.store(globals, 0).expect("writable");
         }
-        Probe { guest, globals, before: Counts::new(), phases: Vec::new() }
+        if is_of_first_batch(run) {
+            // What was reclaimed in the parent is of no consequence, only that something was.
+            let scratch = globals.wrapping_add(MIB);
+            guest.mmap(scratch, 4096, prot, MapFlags::FIXED).expect("address space");
+            guest.store(scratch, 1).expect("writable");
+            guest.mm.madvise(guest.id, scratch, 4096, advice::PAGEOUT).expect("advice is taken");
+            let child = guest.mm.dup_mmap(guest.id).expect("memory for a fork");
+            guest.switch_to(child);
+        }
+        let first_batch = is_of_first_batch(run);
+        Probe { guest, globals, first_batch, before: Counts::new(), phases: Vec::new() }
     }
 
     fn counts(&self) -> Counts {
@@ -235,11 +237,13 @@ impl<A: Arch> Probe<A> {
             }
             self.stop(if refault == 1 { "refault_read" } else { "refault_write" });
             self.start();
-            self.touch_write(p, if refault == 1 { 0 } else { len });
+            let all = refault == 2 || self.first_batch;
+            self.touch_write(p, if all { len } else { 0 });
             self.stop("write_after_refault");
         }
         if refault == 1 {
-            let page = vec![fill; 4096];
+            let mut page = vec![fill; 4096];
+            page[0] = if self.first_batch { 1 } else { fill };
             for va in pages(p, len) {
                 let pa = self.guest.access(va, mm::Access::Read).expect("readable");
                 assert!(self.guest.mm.pt.ram.slice(pa, 4096) == page, "data survives at {va}");

@@ -35,12 +35,14 @@ struct Slot {
     count: u16,
     /// The page in the swap cache, as a frame number plus one.
     cached: u32,
+    /// Never handed out (`SWAP_MAP_BAD`).
+    bad: bool,
     content: Content,
 }
 
 impl Slot {
     fn is_free(&self) -> bool {
-        self.count == 0 && self.cached == 0
+        self.count == 0 && self.cached == 0 && !self.bad
     }
 }
 
@@ -64,19 +66,26 @@ pub(crate) struct Swap {
 }
 
 impl Swap {
+    /// A device of `pages` slots. The first holds the header, so that no entry is all zeroes.
     pub(crate) fn new(pages: u64) -> Self {
         let clusters = pages.div_ceil(CLUSTER);
-        Swap {
+        let mut swap = Swap {
             clusters: (0..clusters).map(|_| None).collect(),
             slots: pages,
             used: 0,
             next: [None; 10],
             slot_cache: 0,
+        };
+        if pages > 0 {
+            swap.take(0, 1);
+            swap.slot(0).bad = true;
         }
+        swap
     }
 
+    /// Slots that can be used.
     pub(crate) fn total(&self) -> u64 {
-        self.slots
+        self.slots.saturating_sub(1)
     }
 
     pub(crate) fn free(&self) -> u64 {
@@ -108,6 +117,9 @@ impl Swap {
     /// cluster. Says whether it had to look for another cluster.
     fn alloc(&mut self, order: Order) -> Option<(u64, bool)> {
         let n = order.pages();
+        if self.free() < n {
+            return None;
+        }
         let own = usize::from(order.get());
         if let Some(at) = self.next[own]
             && let Some(offset) = self.scan_cluster(at, n)
@@ -133,7 +145,7 @@ impl Swap {
         while offset + n <= end {
             let free = match cluster {
                 None => true,
-                Some(c) if c.used == 0 => true,
+                Some(c) if c.used + n > CLUSTER => return None,
                 Some(c) => {
                     let at = (offset % CLUSTER) as usize;
                     c.slots[at..at + n as usize].iter().all(Slot::is_free)
