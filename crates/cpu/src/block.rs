@@ -1,6 +1,7 @@
 //! Building one block: what a lowering emits into, and the clean-up before it is executed.
 
 use crate::ir::{CcKind, CcOp, Code, Cond, Op, Reg, Width};
+use crate::opt;
 
 /// What lowering one instruction led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,11 +135,9 @@ impl Builder {
         self.targets[0] = target;
     }
 
-    /// Removes dead flag records, fuses compare with branch, and strips the instruction marks.
+    /// Optimises ([`crate::opt`]) and strips the instruction marks.
     pub fn finish(mut self) -> Finished {
-        remove_dead_flags(&mut self.ops);
-        fuse_zero_select(&mut self.ops);
-        fuse_compare_branch(&mut self.ops);
+        opt::optimise(&mut self.ops);
         let mut marks = Vec::with_capacity(self.pcs.len());
         let mut ops = Vec::with_capacity(self.ops.len());
         let mut pcs = self.pcs.iter();
@@ -155,149 +154,4 @@ impl Builder {
         let accesses_nr = ops.iter().map(|op| op.code.accesses()).sum();
         Finished { ops, marks, targets: self.targets, accesses_nr, note: self.note }
     }
-}
-
-fn remove_dead_flags(ops: &mut Vec<Op>) {
-    let mut live = true;
-    for op in ops.iter_mut().rev() {
-        if op.code.only_records_flags() && !live {
-            *op = Op::new(Code::Nop);
-            continue;
-        }
-        if op.code.overwrites_flags() {
-            live = false;
-        }
-        if op.code.reads_flags() {
-            live = true;
-        }
-    }
-    ops.retain(|op| op.code != Code::Nop);
-}
-
-/// A record of a value against zero, read only by the conditional select right behind it, becomes a
-/// select on the value.
-fn fuse_zero_select(ops: &mut Vec<Op>) {
-    let mut at = 0;
-    while at + 1 < ops.len() {
-        at += 1;
-        let select = ops[at];
-        if !matches!(select.code, Code::Csel32 | Code::Csel64) {
-            continue;
-        }
-        let zero = match Cond::from_raw(select.c) {
-            Cond::Z => true,
-            Cond::Nz => false,
-            _ => continue,
-        };
-        let Some(before) = ops[..at].iter().rposition(|op| op.code != Code::InsnStart) else {
-            continue;
-        };
-        let record = ops[before];
-        let kind = CcKind::from_raw(record.x);
-        // The op tests and moves the same number of bits.
-        let (code, fits) = match select.code {
-            Code::Csel32 => (Code::SelZ32, kind.bits() == 32),
-            _ => (Code::SelZ64, kind.bits() == 64),
-        };
-        let is_compare = matches!(kind.op(), CcOp::Logic | CcOp::Sub | CcOp::Subs);
-        let overwritten = ops[at + 1..]
-            .iter()
-            .find(|op| op.code.reads_flags() || op.code.overwrites_flags())
-            .is_some_and(|op| !op.code.reads_flags());
-        if record.code != Code::CcI || record.imm != 0 || !is_compare || !fits || !overwritten {
-            continue;
-        }
-        let (a, b) = if zero { (select.a, select.b) } else { (select.b, select.a) };
-        ops[at] = Op { code, x: 0, d: select.d, a, b, c: record.a, imm: 0 };
-        ops.remove(before);
-        at -= 1;
-    }
-}
-
-/// A compare record directly before a branch on it becomes one op.
-fn fuse_compare_branch(ops: &mut Vec<Op>) {
-    let Some(&branch) = ops.last() else { return };
-    if branch.code != Code::Br {
-        return;
-    }
-    // Marks may stand between the two.
-    let Some(at) = ops[..ops.len() - 1].iter().rposition(|op| op.code != Code::InsnStart) else {
-        return;
-    };
-    let compare = ops[at];
-    let Some(code) = fused(compare, Cond::from_raw(branch.c)) else { return };
-    ops.remove(at);
-    if let Some(last) = ops.last_mut() {
-        *last = Op { code, ..compare };
-    }
-}
-
-/// The fused form of a flag record and a branch on `cond`.
-fn fused(compare: Op, cond: Cond) -> Option<Code> {
-    use Code::{
-        CmpBrEq32, CmpBrEq64, CmpBrNe32, CmpBrNe64, CmpBrSge32, CmpBrSge64, CmpBrSgt32, CmpBrSgt64,
-        CmpBrSle32, CmpBrSle64, CmpBrSlt32, CmpBrSlt64, CmpBrUge32, CmpBrUge64, CmpBrUgt32,
-        CmpBrUgt64, CmpBrUle32, CmpBrUle64, CmpBrUlt32, CmpBrUlt64, CmpIBrEq32, CmpIBrEq64,
-        CmpIBrNe32, CmpIBrNe64, CmpIBrSge32, CmpIBrSge64, CmpIBrSgt32, CmpIBrSgt64, CmpIBrSle32,
-        CmpIBrSle64, CmpIBrSlt32, CmpIBrSlt64, CmpIBrUge32, CmpIBrUge64, CmpIBrUgt32, CmpIBrUgt64,
-        CmpIBrUle32, CmpIBrUle64, CmpIBrUlt32, CmpIBrUlt64,
-    };
-    let kind = CcKind::from_raw(compare.x);
-    let immediate = match compare.code {
-        Code::Cc => false,
-        Code::CcI => true,
-        _ => return None,
-    };
-    let wide = match kind.bits() {
-        32 => false,
-        64 => true,
-        _ => return None,
-    };
-    // Forms: register 32, register 64, immediate 32, immediate 64.
-    let forms = match (kind.op(), cond) {
-        (CcOp::Sub | CcOp::Subs, Cond::Z) => [CmpBrEq32, CmpBrEq64, CmpIBrEq32, CmpIBrEq64],
-        (CcOp::Sub | CcOp::Subs, Cond::Nz) => [CmpBrNe32, CmpBrNe64, CmpIBrNe32, CmpIBrNe64],
-        (CcOp::Sub, Cond::C) | (CcOp::Subs, Cond::Nc) => {
-            [CmpBrUlt32, CmpBrUlt64, CmpIBrUlt32, CmpIBrUlt64]
-        }
-        (CcOp::Sub, Cond::Nc) | (CcOp::Subs, Cond::C) => {
-            [CmpBrUge32, CmpBrUge64, CmpIBrUge32, CmpIBrUge64]
-        }
-        (CcOp::Sub, Cond::Be) | (CcOp::Subs, Cond::Ls) => {
-            [CmpBrUle32, CmpBrUle64, CmpIBrUle32, CmpIBrUle64]
-        }
-        (CcOp::Sub, Cond::A) | (CcOp::Subs, Cond::Hi) => {
-            [CmpBrUgt32, CmpBrUgt64, CmpIBrUgt32, CmpIBrUgt64]
-        }
-        (CcOp::Sub | CcOp::Subs, Cond::L) => [CmpBrSlt32, CmpBrSlt64, CmpIBrSlt32, CmpIBrSlt64],
-        (CcOp::Sub | CcOp::Subs, Cond::Ge) => [CmpBrSge32, CmpBrSge64, CmpIBrSge32, CmpIBrSge64],
-        (CcOp::Sub | CcOp::Subs, Cond::Le) => [CmpBrSle32, CmpBrSle64, CmpIBrSle32, CmpIBrSle64],
-        (CcOp::Sub | CcOp::Subs, Cond::G) => [CmpBrSgt32, CmpBrSgt64, CmpIBrSgt32, CmpIBrSgt64],
-        // A logical result against zero: the record keeps the result in `a`; `b` (or imm) must be zero.
-        (CcOp::Logic, _) => return fused_logic(cond, wide, immediate),
-        _ => return None,
-    };
-    Some(forms[usize::from(immediate) * 2 + usize::from(wide)])
-}
-
-/// `Logic` records are made by [`Code::CcI`] with imm 0, so the immediate forms compare with zero.
-fn fused_logic(cond: Cond, wide: bool, immediate: bool) -> Option<Code> {
-    if !immediate {
-        return None;
-    }
-    Some(match (cond, wide) {
-        (Cond::Z | Cond::Be, false) => Code::CmpIBrEq32,
-        (Cond::Z | Cond::Be, true) => Code::CmpIBrEq64,
-        (Cond::Nz | Cond::A, false) => Code::CmpIBrNe32,
-        (Cond::Nz | Cond::A, true) => Code::CmpIBrNe64,
-        (Cond::S | Cond::L, false) => Code::CmpIBrSlt32,
-        (Cond::S | Cond::L, true) => Code::CmpIBrSlt64,
-        (Cond::Ns | Cond::Ge, false) => Code::CmpIBrSge32,
-        (Cond::Ns | Cond::Ge, true) => Code::CmpIBrSge64,
-        (Cond::Le, false) => Code::CmpIBrSle32,
-        (Cond::Le, true) => Code::CmpIBrSle64,
-        (Cond::G, false) => Code::CmpIBrSgt32,
-        (Cond::G, true) => Code::CmpIBrSgt64,
-        _ => return None,
-    })
 }

@@ -68,6 +68,14 @@ impl<F> Core<F> {
     pub fn new(s: CpuState) -> Self {
         Core { s, fault: None, left_nr: 0, retired_nr: 0, icache: 0 }
     }
+
+    /// Leaves the block with `fault`. Out of line, so that handlers stay small.
+    #[cold]
+    #[inline(never)]
+    pub fn faulted(&mut self, fault: F) -> Flow {
+        self.fault = Some(fault);
+        Flow::Fault
+    }
 }
 
 /// Unwraps the result of a bus access in a function that returns [`Flow`].
@@ -75,10 +83,7 @@ macro_rules! access {
     ($core:expr, $access:expr) => {
         match $access {
             Ok(value) => value,
-            Err(fault) => {
-                $core.fault = Some(fault);
-                return Flow::Fault;
-            }
+            Err(fault) => return $core.faulted(fault),
         }
     };
 }
@@ -460,6 +465,91 @@ mod ops {
                 };
             }
         )*};
+    }
+    macro_rules! compare_set {
+        ($($r32:ident $r64:ident $i32:ident $i64:ident = |$a:ident, $b:ident| $e:expr;)*) => {
+            value! { $(
+                $r32 = |s, op| {
+                    let ($a, $b) = ((ra(s, op) as u32) << (op.x & 31), (rb(s, op) as u32) << (op.x & 31));
+                    u64::from($e)
+                };
+                $r64 = |s, op| { let ($a, $b) = (ra(s, op), rb(s, op)); u64::from($e) };
+                $i32 = |s, op| {
+                    let ($a, $b) = ((ra(s, op) as u32) << (op.x & 31), (op.imm as u32) << (op.x & 31));
+                    u64::from($e)
+                };
+                $i64 = |s, op| { let ($a, $b) = (ra(s, op), op.imm as u64); u64::from($e) };
+            )* }
+        };
+    }
+    compare_set! {
+        SetEq32 SetEq64 SetIEq32 SetIEq64 = |a, b| a == b;
+        SetNe32 SetNe64 SetINe32 SetINe64 = |a, b| a != b;
+        SetUlt32 SetUlt64 SetIUlt32 SetIUlt64 = |a, b| a < b;
+        SetUge32 SetUge64 SetIUge32 SetIUge64 = |a, b| a >= b;
+        SetUle32 SetUle64 SetIUle32 SetIUle64 = |a, b| a <= b;
+        SetUgt32 SetUgt64 SetIUgt32 SetIUgt64 = |a, b| a > b;
+        SetSlt32 SetSlt64 SetISlt32 SetISlt64 = |a, b| a.cast_signed() < b.cast_signed();
+        SetSge32 SetSge64 SetISge32 SetISge64 = |a, b| a.cast_signed() >= b.cast_signed();
+        SetSle32 SetSle64 SetISle32 SetISle64 = |a, b| a.cast_signed() <= b.cast_signed();
+        SetSgt32 SetSgt64 SetISgt32 SetISgt64 = |a, b| a.cast_signed() > b.cast_signed();
+    }
+    /// The step of a fused loop end.
+    #[inline(always)]
+    fn step(s: &mut CpuState, op: &Op) {
+        let d = rd(s, op);
+        *d = d.wrapping_add(op.c as i8 as u64);
+    }
+    macro_rules! step_compare_branch {
+        ($($step:ident $plain:ident;)*) => {$(
+            #[inline(always)]
+            pub(super) fn $step<B: Bus>(core: &mut Core<B::Fault>, bus: &mut B, op: &Op) -> Flow {
+                step(&mut core.s, op);
+                $plain(core, bus, op)
+            }
+        )*};
+    }
+    step_compare_branch! {
+        StepCmpBrEq32 CmpBrEq32;
+        StepCmpBrEq64 CmpBrEq64;
+        StepCmpIBrEq32 CmpIBrEq32;
+        StepCmpIBrEq64 CmpIBrEq64;
+        StepCmpBrNe32 CmpBrNe32;
+        StepCmpBrNe64 CmpBrNe64;
+        StepCmpIBrNe32 CmpIBrNe32;
+        StepCmpIBrNe64 CmpIBrNe64;
+        StepCmpBrUlt32 CmpBrUlt32;
+        StepCmpBrUlt64 CmpBrUlt64;
+        StepCmpIBrUlt32 CmpIBrUlt32;
+        StepCmpIBrUlt64 CmpIBrUlt64;
+        StepCmpBrUge32 CmpBrUge32;
+        StepCmpBrUge64 CmpBrUge64;
+        StepCmpIBrUge32 CmpIBrUge32;
+        StepCmpIBrUge64 CmpIBrUge64;
+        StepCmpBrUle32 CmpBrUle32;
+        StepCmpBrUle64 CmpBrUle64;
+        StepCmpIBrUle32 CmpIBrUle32;
+        StepCmpIBrUle64 CmpIBrUle64;
+        StepCmpBrUgt32 CmpBrUgt32;
+        StepCmpBrUgt64 CmpBrUgt64;
+        StepCmpIBrUgt32 CmpIBrUgt32;
+        StepCmpIBrUgt64 CmpIBrUgt64;
+        StepCmpBrSlt32 CmpBrSlt32;
+        StepCmpBrSlt64 CmpBrSlt64;
+        StepCmpIBrSlt32 CmpIBrSlt32;
+        StepCmpIBrSlt64 CmpIBrSlt64;
+        StepCmpBrSge32 CmpBrSge32;
+        StepCmpBrSge64 CmpBrSge64;
+        StepCmpIBrSge32 CmpIBrSge32;
+        StepCmpIBrSge64 CmpIBrSge64;
+        StepCmpBrSle32 CmpBrSle32;
+        StepCmpBrSle64 CmpBrSle64;
+        StepCmpIBrSle32 CmpIBrSle32;
+        StepCmpIBrSle64 CmpIBrSle64;
+        StepCmpBrSgt32 CmpBrSgt32;
+        StepCmpBrSgt64 CmpBrSgt64;
+        StepCmpIBrSgt32 CmpIBrSgt32;
+        StepCmpIBrSgt64 CmpIBrSgt64;
     }
     compare_branch! {
         CmpBrEq32 CmpBrEq64 CmpIBrEq32 CmpIBrEq64 = |a, b| a == b;

@@ -607,6 +607,86 @@ macro_rules! for_each_code {
             GetNzcv,
             /// d = condition c ? 1 : 0
             SetCond,
+            /// d = (a = b) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetEq32,
+            /// d = (a != b) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetNe32,
+            /// d = (unsigned a < b) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetUlt32,
+            /// d = (unsigned a >= b) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetUge32,
+            /// d = (unsigned a <= b) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetUle32,
+            /// d = (unsigned a > b) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetUgt32,
+            /// d = (signed a < b) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetSlt32,
+            /// d = (signed a >= b) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetSge32,
+            /// d = (signed a <= b) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetSle32,
+            /// d = (signed a > b) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetSgt32,
+            /// d = (a = imm) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetIEq32,
+            /// d = (a != imm) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetINe32,
+            /// d = (unsigned a < imm) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetIUlt32,
+            /// d = (unsigned a >= imm) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetIUge32,
+            /// d = (unsigned a <= imm) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetIUle32,
+            /// d = (unsigned a > imm) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetIUgt32,
+            /// d = (signed a < imm) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetISlt32,
+            /// d = (signed a >= imm) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetISge32,
+            /// d = (signed a <= imm) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetISle32,
+            /// d = (signed a > imm) ? 1 : 0, 32 bits; a and b shifted left by x first
+            SetISgt32,
+            /// d = (a = b) ? 1 : 0, 64 bits
+            SetEq64,
+            /// d = (a != b) ? 1 : 0, 64 bits
+            SetNe64,
+            /// d = (unsigned a < b) ? 1 : 0, 64 bits
+            SetUlt64,
+            /// d = (unsigned a >= b) ? 1 : 0, 64 bits
+            SetUge64,
+            /// d = (unsigned a <= b) ? 1 : 0, 64 bits
+            SetUle64,
+            /// d = (unsigned a > b) ? 1 : 0, 64 bits
+            SetUgt64,
+            /// d = (signed a < b) ? 1 : 0, 64 bits
+            SetSlt64,
+            /// d = (signed a >= b) ? 1 : 0, 64 bits
+            SetSge64,
+            /// d = (signed a <= b) ? 1 : 0, 64 bits
+            SetSle64,
+            /// d = (signed a > b) ? 1 : 0, 64 bits
+            SetSgt64,
+            /// d = (a = imm) ? 1 : 0, 64 bits
+            SetIEq64,
+            /// d = (a != imm) ? 1 : 0, 64 bits
+            SetINe64,
+            /// d = (unsigned a < imm) ? 1 : 0, 64 bits
+            SetIUlt64,
+            /// d = (unsigned a >= imm) ? 1 : 0, 64 bits
+            SetIUge64,
+            /// d = (unsigned a <= imm) ? 1 : 0, 64 bits
+            SetIUle64,
+            /// d = (unsigned a > imm) ? 1 : 0, 64 bits
+            SetIUgt64,
+            /// d = (signed a < imm) ? 1 : 0, 64 bits
+            SetISlt64,
+            /// d = (signed a >= imm) ? 1 : 0, 64 bits
+            SetISge64,
+            /// d = (signed a <= imm) ? 1 : 0, 64 bits
+            SetISle64,
+            /// d = (signed a > imm) ? 1 : 0, 64 bits
+            SetISgt64,
             /// d = condition c ? a : b, zero-extended from 32 bits
             Csel32,
             /// d = condition c ? a : b
@@ -715,6 +795,87 @@ macro_rules! for_each_code {
             CmpIBrSle64,
             /// as above, signed a > imm
             CmpIBrSgt64,
+
+            /// End: d += sign-extended c; then as CmpBrEq32
+            StepCmpBrEq32,
+            /// End: d += sign-extended c; then as CmpBrNe32
+            StepCmpBrNe32,
+            /// End: d += sign-extended c; then as CmpBrUlt32
+            StepCmpBrUlt32,
+            /// End: d += sign-extended c; then as CmpBrUge32
+            StepCmpBrUge32,
+            /// End: d += sign-extended c; then as CmpBrUle32
+            StepCmpBrUle32,
+            /// End: d += sign-extended c; then as CmpBrUgt32
+            StepCmpBrUgt32,
+            /// End: d += sign-extended c; then as CmpBrSlt32
+            StepCmpBrSlt32,
+            /// End: d += sign-extended c; then as CmpBrSge32
+            StepCmpBrSge32,
+            /// End: d += sign-extended c; then as CmpBrSle32
+            StepCmpBrSle32,
+            /// End: d += sign-extended c; then as CmpBrSgt32
+            StepCmpBrSgt32,
+            /// End: d += sign-extended c; then as CmpIBrEq32
+            StepCmpIBrEq32,
+            /// End: d += sign-extended c; then as CmpIBrNe32
+            StepCmpIBrNe32,
+            /// End: d += sign-extended c; then as CmpIBrUlt32
+            StepCmpIBrUlt32,
+            /// End: d += sign-extended c; then as CmpIBrUge32
+            StepCmpIBrUge32,
+            /// End: d += sign-extended c; then as CmpIBrUle32
+            StepCmpIBrUle32,
+            /// End: d += sign-extended c; then as CmpIBrUgt32
+            StepCmpIBrUgt32,
+            /// End: d += sign-extended c; then as CmpIBrSlt32
+            StepCmpIBrSlt32,
+            /// End: d += sign-extended c; then as CmpIBrSge32
+            StepCmpIBrSge32,
+            /// End: d += sign-extended c; then as CmpIBrSle32
+            StepCmpIBrSle32,
+            /// End: d += sign-extended c; then as CmpIBrSgt32
+            StepCmpIBrSgt32,
+            /// End: d += sign-extended c; then as CmpBrEq64
+            StepCmpBrEq64,
+            /// End: d += sign-extended c; then as CmpBrNe64
+            StepCmpBrNe64,
+            /// End: d += sign-extended c; then as CmpBrUlt64
+            StepCmpBrUlt64,
+            /// End: d += sign-extended c; then as CmpBrUge64
+            StepCmpBrUge64,
+            /// End: d += sign-extended c; then as CmpBrUle64
+            StepCmpBrUle64,
+            /// End: d += sign-extended c; then as CmpBrUgt64
+            StepCmpBrUgt64,
+            /// End: d += sign-extended c; then as CmpBrSlt64
+            StepCmpBrSlt64,
+            /// End: d += sign-extended c; then as CmpBrSge64
+            StepCmpBrSge64,
+            /// End: d += sign-extended c; then as CmpBrSle64
+            StepCmpBrSle64,
+            /// End: d += sign-extended c; then as CmpBrSgt64
+            StepCmpBrSgt64,
+            /// End: d += sign-extended c; then as CmpIBrEq64
+            StepCmpIBrEq64,
+            /// End: d += sign-extended c; then as CmpIBrNe64
+            StepCmpIBrNe64,
+            /// End: d += sign-extended c; then as CmpIBrUlt64
+            StepCmpIBrUlt64,
+            /// End: d += sign-extended c; then as CmpIBrUge64
+            StepCmpIBrUge64,
+            /// End: d += sign-extended c; then as CmpIBrUle64
+            StepCmpIBrUle64,
+            /// End: d += sign-extended c; then as CmpIBrUgt64
+            StepCmpIBrUgt64,
+            /// End: d += sign-extended c; then as CmpIBrSlt64
+            StepCmpIBrSlt64,
+            /// End: d += sign-extended c; then as CmpIBrSge64
+            StepCmpIBrSge64,
+            /// End: d += sign-extended c; then as CmpIBrSle64
+            StepCmpIBrSle64,
+            /// End: d += sign-extended c; then as CmpIBrSgt64
+            StepCmpIBrSgt64,
 
             /// End: system call; the state's PC becomes imm (the next instruction)
             Syscall,
@@ -974,6 +1135,17 @@ macro_rules! define_code {
 }
 for_each_code!(define_code);
 
+/// Which integer slots an op writes, for the optimiser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Defines {
+    /// None.
+    Nothing,
+    /// The one in the `d` field.
+    D,
+    /// Several, or not known.
+    Many,
+}
+
 impl Code {
     /// Data accesses that the op makes, as counted for the TLB statistics.
     pub const fn accesses(self) -> u32 {
@@ -994,6 +1166,54 @@ impl Code {
             return 1;
         }
         0
+    }
+
+    /// Which integer slots the op writes.
+    pub(crate) const fn defines(self) -> Defines {
+        let n = self as u16;
+        if n >= Code::MovI as u16 && n <= Code::Extr64 as u16 {
+            return Defines::D;
+        }
+        if n >= Code::LdU8 as u16 && n <= Code::LdS32to64X as u16 {
+            return Defines::D;
+        }
+        if n >= Code::SetEq32 as u16 && n <= Code::SelZ64 as u16 {
+            return Defines::D;
+        }
+        if n >= Code::LdW8 as u16 && n <= Code::LdW64 as u16 {
+            return Defines::D;
+        }
+        if n >= Code::VGet64 as u16 && n <= Code::VGet8 as u16 {
+            return Defines::D;
+        }
+        if n >= Code::Rmw8 as u16 && n <= Code::Cas64 as u16 {
+            return Defines::D;
+        }
+        match self {
+            Code::Carry
+            | Code::GetStatus
+            | Code::GetEflags
+            | Code::GetNzcv
+            | Code::SetCond
+            | Code::VecToR => Defines::D,
+            Code::St8P | Code::St32P | Code::St64P | Code::VLd128P | Code::VSt128P => Defines::Many,
+            Code::Nop | Code::InsnStart | Code::CheckAlign => Defines::Nothing,
+            _ if n >= Code::Cc as u16 && n <= Code::CcIf as u16 => Defines::Nothing,
+            _ if n >= Code::St8 as u16 && n <= Code::St64X as u16 => Defines::Nothing,
+            _ if n >= Code::VMov as u16 && n <= Code::FDiv32 as u16 => Defines::Nothing,
+            _ => Defines::Many,
+        }
+    }
+
+    /// Whether the op computes d from a, b, c, x and imm, and does nothing else.
+    pub(crate) const fn is_pure(self) -> bool {
+        let n = self as u16;
+        n >= Code::MovI as u16 && n <= Code::Extr64 as u16
+    }
+
+    /// Whether the old value of d is a source of a pure op.
+    pub(crate) const fn merges(self) -> bool {
+        matches!(self, Code::Ins8 | Code::Ins8h | Code::Ins16)
     }
 
     /// Whether the op reads the flags.
@@ -1051,7 +1271,20 @@ impl Code {
                 | Code::CcZero
                 | Code::SetEflags
                 | Code::VecCc
-        )
+        ) || self.compares_and_branches()
+    }
+
+    /// Whether the op records a comparison and branches on it.
+    pub(crate) const fn compares_and_branches(self) -> bool {
+        let n = self as u16;
+        n >= Code::CmpBrEq32 as u16 && n <= Code::StepCmpIBrSgt64 as u16
+    }
+
+    /// Whether the flags after the op are not those before it.
+    pub(crate) const fn changes_flags(self) -> bool {
+        self.only_records_flags()
+            || self.overwrites_flags()
+            || matches!(self, Code::X86 | Code::A64)
     }
 }
 

@@ -15,6 +15,7 @@ pub mod exec;
 pub mod flags;
 pub mod fp;
 pub mod ir;
+mod opt;
 pub mod regs;
 pub mod state;
 pub mod testbus;
