@@ -30,12 +30,12 @@ macro_rules! scalar {
                 u128::from(self)
             }
             #[inline(always)]
-            #[expect(
+            #[allow(
                 clippy::allow_attributes,
                 clippy::cast_possible_truncation,
-                reason = "truncation is what the method promises"
+                clippy::unnecessary_cast,
+                reason = "truncation is what the method promises; u128 is one of the types"
             )]
-            #[allow(clippy::unnecessary_cast, reason = "u128 is one of the types")]
             fn from_u128(value: u128) -> Self {
                 value as $t
             }

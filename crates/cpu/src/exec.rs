@@ -292,11 +292,6 @@ mod ops {
         )*};
     }
 
-    effect! {
-        Nop = |_s, _op| ();
-        InsnStart = |_s, _op| ();
-        Fence = |_s, _op| ();
-    }
     value! {
         MovI = |_s, op| op.imm as u64;
         Mov = |s, op| ra(s, op);
@@ -573,6 +568,9 @@ mod ops {
         )*};
     }
     leave! {
+        Nop = |_core, _op| Flow::Next;
+        InsnStart = |_core, _op| Flow::Next;
+        Fence = |_core, _op| Flow::Next;
         Jump = |_core, _op| Flow::Link0;
         JumpInd = |core, op| { core.s.pc = ra(&core.s, op); Flow::Indirect };
         Syscall = |core, op| { core.s.pc = op.imm as u64; Flow::Syscall };

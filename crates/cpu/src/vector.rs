@@ -841,11 +841,11 @@ pub fn narrow(y: u64) -> u32 {
 
 /// x86's "integer indefinite" where the value does not fit.
 fn to_i32(v: f64) -> u32 {
-    if v >= -2_147_483_648.0 && v < 2_147_483_648.0 { v as i32 as u32 } else { 1 << 31 }
+    if (-2_147_483_648.0..2_147_483_648.0).contains(&v) { v as i32 as u32 } else { 1 << 31 }
 }
 fn to_i64(v: f64) -> u64 {
     let limit = 9_223_372_036_854_775_808.0;
-    if v >= -limit && v < limit { v as i64 as u64 } else { 1 << 63 }
+    if (-limit..limit).contains(&v) { v as i64 as u64 } else { 1 << 63 }
 }
 
 fn convert(op: &Op, a: u128, b: u128) -> u128 {

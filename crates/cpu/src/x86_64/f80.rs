@@ -3,6 +3,12 @@
 //! FIDELITY: exception flags other than the condition codes are not raised; unnormal encodings
 //! are taken at their value; transcendental instructions are absent.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "narrowing is what these instructions do"
+)]
+
 /// Rounding control of the x87 control word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rounding {

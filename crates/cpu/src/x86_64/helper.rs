@@ -1,6 +1,12 @@
 //! Instructions that are a function of the state rather than a few micro-ops: division, double shifts,
 //! string instructions, CPUID and the like.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "narrowing is what these instructions do"
+)]
+
 use super::operand::{RAX, RBX, RCX, RDI, RDX, RSI};
 use super::{cpuid, x87};
 use crate::bus::{Bus, Scalar};
@@ -242,7 +248,7 @@ fn div_unsigned(s: &mut CpuState, op: &Op) -> Flow {
                 return Flow::DivideError;
             };
             s.set_reg(RAX, rax & !0xffff | q);
-            s.set_reg(RDX, rdx & !0xffff | n % d);
+            s.set_reg(RDX, rdx & !0xffff | (n % d));
         }
         _ => {
             let (n, d) = (rax & 0xffff, d & 0xff);

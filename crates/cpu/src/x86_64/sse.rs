@@ -307,15 +307,15 @@ impl Lower<'_> {
             M::Movq => self.movd(),
             M::Movlps | M::Movlpd => self.move_half(VecOp::CopyLo64),
             M::Movhps | M::Movhpd => self.move_half(VecOp::LoToHi64),
-            M::Pmovmskb => self.to_gpr(VecOp::Mask8),
-            M::Movmskps => self.to_gpr(VecOp::Mask32),
-            M::Movmskpd => self.to_gpr(VecOp::Mask64),
-            M::Cvtss2si => self.cvt_to_gpr(VecOp::F32ToI32, VecOp::F32ToI64),
-            M::Cvttss2si => self.cvt_to_gpr(VecOp::F32ToI32Trunc, VecOp::F32ToI64Trunc),
-            M::Cvtsd2si => self.cvt_to_gpr(VecOp::F64ToI32, VecOp::F64ToI64),
-            M::Cvttsd2si => self.cvt_to_gpr(VecOp::F64ToI32Trunc, VecOp::F64ToI64Trunc),
-            M::Cvtsi2ss => self.cvt_from_gpr(VecOp::I32ToF32, VecOp::I64ToF32),
-            M::Cvtsi2sd => self.cvt_from_gpr(VecOp::I32ToF64, VecOp::I64ToF64),
+            M::Pmovmskb => self.move_mask(VecOp::Mask8),
+            M::Movmskps => self.move_mask(VecOp::Mask32),
+            M::Movmskpd => self.move_mask(VecOp::Mask64),
+            M::Cvtss2si => self.convert_to_gpr(VecOp::F32ToI32, VecOp::F32ToI64),
+            M::Cvttss2si => self.convert_to_gpr(VecOp::F32ToI32Trunc, VecOp::F32ToI64Trunc),
+            M::Cvtsd2si => self.convert_to_gpr(VecOp::F64ToI32, VecOp::F64ToI64),
+            M::Cvttsd2si => self.convert_to_gpr(VecOp::F64ToI32Trunc, VecOp::F64ToI64Trunc),
+            M::Cvtsi2ss => self.convert_from_gpr(VecOp::I32ToF32, VecOp::I64ToF32),
+            M::Cvtsi2sd => self.convert_from_gpr(VecOp::I32ToF64, VecOp::I64ToF64),
             M::Ucomiss | M::Comiss => self.compare_flags(VecOp::Comi32),
             M::Ucomisd | M::Comisd => self.compare_flags(VecOp::Comi64),
             M::Ptest => self.compare_flags(VecOp::Test),
@@ -447,14 +447,14 @@ impl Lower<'_> {
         Some(())
     }
 
-    fn to_gpr(&mut self, op: VecOp) -> Option<()> {
+    fn move_mask(&mut self, op: VecOp) -> Option<()> {
         let g = gpr(self.i.op0_register())?;
         let a = xmm(self.i.op1_register())?;
         self.b.emit(Op::new(Code::VecToR).x(op as u16).d(g.slot).va(a));
         Some(())
     }
 
-    fn cvt_to_gpr(&mut self, narrow: VecOp, wide: VecOp) -> Option<()> {
+    fn convert_to_gpr(&mut self, narrow: VecOp, wide: VecOp) -> Option<()> {
         let g = gpr(self.i.op0_register())?;
         let a = self.vsrc(1, V0)?;
         let op = if g.width == Width::W64 { wide } else { narrow };
@@ -462,7 +462,7 @@ impl Lower<'_> {
         Some(())
     }
 
-    fn cvt_from_gpr(&mut self, narrow: VecOp, wide: VecOp) -> Option<()> {
+    fn convert_from_gpr(&mut self, narrow: VecOp, wide: VecOp) -> Option<()> {
         let d = xmm(self.i.op0_register())?;
         let width = self.width(1);
         let b = self.src_reg(1);

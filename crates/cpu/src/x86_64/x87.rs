@@ -3,6 +3,12 @@
 //! FIDELITY: stack faults and exceptions are not raised (all are masked in practice); instruction and
 //! data pointers read as zero; transcendental instructions are unsupported.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "narrowing is what these instructions do"
+)]
+
 use super::f80::{F80, Mode, Rounding};
 use super::helper::X86Fn;
 use super::int;
