@@ -230,7 +230,7 @@ fn protection(flags: elf::ProgramFlags) -> VmProt {
 
 #[cfg(test)]
 #[expect(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "tests")]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn task_size(_: ArchId) -> VirtAddr {
@@ -238,7 +238,11 @@ mod tests {
     }
 
     /// A little program: one header per `(type, flags, offset, vaddr, filesz, memsz)`.
-    fn elf(machine: u16, e_type: u16, phs: &[(u32, u32, u64, u64, u64, u64)]) -> Vec<u8> {
+    pub(crate) fn elf(
+        machine: u16,
+        e_type: u16,
+        phs: &[(u32, u32, u64, u64, u64, u64)],
+    ) -> Vec<u8> {
         let mut b = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         b.extend(e_type.to_le_bytes());
         b.extend(machine.to_le_bytes());

@@ -31,6 +31,8 @@ mod sched;
 mod signal;
 mod syscalls;
 mod task;
+#[cfg(test)]
+mod tests;
 mod user;
 mod vfs;
 
