@@ -161,9 +161,9 @@ where
         })?;
         let options = KernelOptions {
             seed: config.seed,
-            hwcap: hwcap(A::ID).0,
-            hwcap2: hwcap(A::ID).1,
-            min_sigstack: min_sigstack(A::ID),
+            hwcap: hwcap(arch_of::<A>()).0,
+            hwcap2: hwcap(arch_of::<A>()).1,
+            min_sigstack: min_sigstack(arch_of::<A>()),
             cpu_model: config.machine.name.to_owned(),
         };
         let kernel = Kernel::new(mm, options);
@@ -176,7 +176,7 @@ where
                 ns_per_kilo_instruction: per_kilo,
             },
             vcpus: (0..config.machine.hw.cpus.max(1))
-                .map(|_| Vcpu { cpu: Cpu::new(A::ID), task: None })
+                .map(|_| Vcpu { cpu: Cpu::new(arch_of::<A>()), task: None })
                 .collect(),
             saved: BTreeMap::new(),
             outside: Outside::new(pricing, console),
@@ -194,7 +194,7 @@ where
         let loaded = self.world.kernel.load(&program)?;
         let mut state = CpuState::default();
         state.set_pc(loaded.pc);
-        state.set_sp(A::ID, loaded.sp);
+        state.set_sp(arch_of::<A>(), loaded.sp);
         self.saved.insert(loaded.task, state);
         Ok(())
     }
@@ -238,7 +238,7 @@ where
         let task = task?;
         let next = {
             let state = self.vcpus[n].cpu.state_mut();
-            let mut regs = Regs { arch: A::ID, state };
+            let mut regs = Regs { arch: arch_of::<A>(), state };
             self.world.kernel.return_to_user(task, &mut regs, &mut self.outside)
         };
         if !self.settle(n, task, next) {
@@ -286,12 +286,12 @@ where
 
     fn spawn(&mut self, n: usize, spawn: Spawn) -> bool {
         let mut state = self.vcpus[n].cpu.state().clone();
-        state.set_syscall_return(A::ID, 0);
+        state.set_syscall_return(arch_of::<A>(), 0);
         if let Some(sp) = spawn.sp {
-            state.set_sp(A::ID, sp);
+            state.set_sp(arch_of::<A>(), sp);
         }
         if let Some(tls) = spawn.tls {
-            state.set_tls(A::ID, units::VirtAddr::new(tls));
+            state.set_tls(arch_of::<A>(), units::VirtAddr::new(tls));
         }
         self.saved.insert(spawn.child, state);
         !spawn.parent_waits
@@ -346,7 +346,7 @@ where
         exit: Exit<Fault>,
     ) -> Result<Option<Next>, RunError> {
         let state = self.vcpus[n].cpu.state_mut();
-        let mut regs = Regs { arch: A::ID, state };
+        let mut regs = Regs { arch: arch_of::<A>(), state };
         let kernel = &mut self.world.kernel;
         let next = match exit {
             Exit::Limit => return Ok(None),
@@ -408,7 +408,7 @@ where
         let kernel = self.world.kernel;
         let thp = Thp::orders().map(|o| (o, kernel.mm.thp.size(o).stats)).collect();
         Ok(Outcome {
-            arch: A::ID,
+            arch: arch_of::<A>(),
             exit: kernel.exit_status().unwrap_or(ExitStatus::Exited(0)),
             instructions: self.outside.instructions,
             tlb: kernel.mm.pt.tlb.stats(),
@@ -419,6 +419,11 @@ where
             sink: kernel.mm.pt.sink.finish(),
         })
     }
+}
+
+/// Both `arch` and `mmu` name the architecture; they agree.
+fn arch_of<A: arch::Arch>() -> ArchId {
+    <A as arch::Arch>::ID
 }
 
 fn access(access: mmu::Access) -> mm::Access {
