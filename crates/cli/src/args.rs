@@ -1,9 +1,12 @@
 //! The command line.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use machine::walk::{Access, Touch};
 use std::num::NonZeroUsize;
-use study::{Override, ThpSetting, parse_mem, parse_set, parse_swap, parse_thp};
-use units::ArchId;
+use study::{
+    Override, ThpSetting, WalkRequest, parse_bytes, parse_mem, parse_set, parse_swap, parse_thp,
+};
+use units::{ArchId, VirtAddr};
 
 /// Runs programs on emulated CPUs over real page tables, and counts every touch of them
 #[derive(Debug, Parser)]
@@ -19,8 +22,10 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Run a study: the same program on several machines, kernels and folio sizes
     Study(StudyArgs),
-    /// List the machine presets
-    Machines,
+    /// Show one translation level by level and bit by bit, on both formats
+    Walk(WalkArgs),
+    /// List the machine presets, or the figures of one with their sources
+    Machines(MachinesArgs),
     /// List the kernel presets, the patches and the fields that can be set
     Kernels,
     /// List everything that is counted
@@ -35,7 +40,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_parser = arch)]
     pub(crate) arch: Option<ArchId>,
     /// Kernel and patches, as in v7.3+anon-unmap-batch
-    #[arg(long, value_name = "KERNEL", default_value = arch::KernelConfig::DEFAULT)]
+    #[arg(long, value_name = "KERNEL", default_value = machine::KernelConfig::DEFAULT)]
     pub(crate) kernel: String,
     /// Machine preset; `ptescope machines` lists them
     #[arg(long, value_name = "MACHINE")]
@@ -92,6 +97,88 @@ pub(crate) struct StudyArgs {
     /// How many runs at once; default: as many as the host has cores
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MachinesArgs {
+    /// The machine whose figures to show
+    #[arg(value_name = "MACHINE")]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WalkArgs {
+    /// arm64 or x86_64; default: both
+    #[arg(long, value_parser = arch)]
+    arch: Option<ArchId>,
+    /// Machine preset that walks; `ptescope machines` lists them
+    #[arg(long, value_name = "MACHINE")]
+    machine: Option<String>,
+    /// Kernel and patches that map the memory
+    #[arg(long, value_name = "KERNEL", default_value = machine::KernelConfig::DEFAULT)]
+    kernel: String,
+    /// Change machine or kernel, as in machine.contiguous=ignored
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
+    set: Vec<Override>,
+    /// Size of the folios: 4K, or a power of two from 16K to 2M
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = parse_bytes)]
+    folio: u64,
+    /// What the program did there before
+    #[arg(long, value_enum, default_value = "write")]
+    touched: TouchArg,
+    /// What the walk is for
+    #[arg(long = "for", value_enum, default_value = "read")]
+    access: AccessArg,
+    /// Addresses, hexadecimal with 0x
+    #[arg(value_name = "ADDR", value_parser = address)]
+    pub(crate) addresses: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TouchArg {
+    None,
+    Read,
+    Write,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AccessArg {
+    Read,
+    Write,
+    Exec,
+}
+
+impl WalkArgs {
+    /// The walk for one address.
+    pub(crate) fn request(&self, va: VirtAddr) -> WalkRequest {
+        WalkRequest {
+            arch: self.arch,
+            machine: self.machine.clone(),
+            kernel: self.kernel.clone(),
+            set: self.set.clone(),
+            folio_bytes: self.folio,
+            touch: match self.touched {
+                TouchArg::None => Touch::Nothing,
+                TouchArg::Read => Touch::Read,
+                TouchArg::Write => Touch::Write,
+            },
+            va,
+            access: match self.access {
+                AccessArg::Read => Access::Read,
+                AccessArg::Write => Access::Write,
+                AccessArg::Exec => Access::Exec,
+            },
+        }
+    }
+}
+
+fn address(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let parsed = match digits {
+        Some(hex) => u64::from_str_radix(&hex.replace('_', ""), 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| "it is no address: give one like 0x7f0012345678".to_owned())
 }
 
 fn arch(name: &str) -> Result<ArchId, String> {
@@ -172,6 +259,8 @@ mod tests {
             ("ptescope run --env X -- @hello", "NAME=VALUE"),
             ("ptescope run", "PROGRAM"),
             ("ptescope walkies", "walkies"),
+            ("ptescope walk here", "it is no address"),
+            ("ptescope walk --for fun", "read, write, exec"),
             ("ptescope run --trace x -- @hello", "--trace"),
         ] {
             let sentence = wrong(line);

@@ -1,9 +1,9 @@
 //! What can be named: machines, kernels, events, guests.
 
 use crate::output;
-use arch::KernelConfig;
 use cost::PriceList;
 use events::{Event, EventKind};
+use machine::{KernelConfig, Machine, SETTINGS};
 use report::{Align, Failure, Table};
 use study::{Guest, wrap};
 use units::ArchId;
@@ -16,16 +16,42 @@ fn show(text: &str) -> Outcome {
     output::text(text).map(|()| 0)
 }
 
-pub(crate) fn machines() -> Outcome {
-    let mut table = Table::new(&[Align::Left, Align::Left, Align::Left, Align::Left]);
-    table.row(["machine", "arch", "prices", "what it is"]);
+pub(crate) fn machines(name: Option<&str>) -> Outcome {
+    let Some(name) = name else { return show(&all_machines()?) };
+    let machine = Machine::by_name(name)
+        .map_err(|error| Failure { message: error.to_string(), status: study::status::USAGE })?;
+    let mut text = format!("{} ({}): {}\n\n", machine.name, machine.arch, machine.about);
+    let mut table = Table::new(&[Align::Left; 4]);
+    table.row(["figure", "value", "confidence", "source"]);
     table.rule();
-    for machine in study::machines() {
+    for figure in machine.figures() {
+        table.row([&figure.key, &figure.value, figure.confidence.name(), &figure.source]);
+    }
+    text.push_str(&table.render());
+    show(&text)
+}
+
+fn all_machines() -> Result<String, Failure> {
+    let mut table = Table::new(&[Align::Left; 4]);
+    table.row(["machine", "arch", "prices", "what it stands for"]);
+    table.rule();
+    for machine in Machine::all() {
         let prices = PriceList::for_machine(machine.name, machine.arch).map_err(internal)?;
         let own = if prices.is_generic() { "generic" } else { "own" };
-        table.row([machine.name, machine.arch.name(), own, machine.summary.as_str()]);
+        table.row([machine.name, machine.arch.name(), own, machine.about]);
     }
-    show(&table.render())
+    let mut text = table.render();
+    text.push_str(
+        "\n`ptescope machines MACHINE` shows its figures. --set machine.KEY=VALUE changes:\n",
+    );
+    for setting in SETTINGS {
+        let only = setting.arch.map_or(String::new(), |arch| format!("{arch}: "));
+        text.push_str(&entry(
+            setting.key,
+            &format!("{only}{}; {}", setting.about, setting.expected),
+        ));
+    }
+    Ok(text)
 }
 
 pub(crate) fn kernels() -> Outcome {

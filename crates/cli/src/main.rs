@@ -10,6 +10,7 @@ mod output;
 mod run;
 mod stat;
 mod study_cmd;
+mod walk;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -24,7 +25,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Study(args) => study_cmd::study(&args),
-        Command::Machines => lists::machines(),
+        Command::Walk(args) => walk::walk(&args),
+        Command::Machines(args) => lists::machines(args.name.as_deref()),
         Command::Kernels => lists::kernels(),
         Command::Events => lists::events(),
         Command::Guests => lists::guests(),

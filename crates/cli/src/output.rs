@@ -2,9 +2,10 @@
 
 #![expect(clippy::print_stderr, reason = "this module is where printing is")]
 
+use machine::{Console, Stream};
 use report::Failure;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use study::status;
 
 /// One sentence on stderr.
@@ -89,32 +90,37 @@ fn no_output(path: &str, error: &io::Error) -> Failure {
     }
 }
 
-/// The guest's output is the process's.
+/// The guest's streams are the process's.
 #[derive(Debug, Default)]
 pub(crate) struct Terminal;
 
-impl study::Console for Terminal {
-    fn stdout(&mut self, bytes: &[u8]) {
-        let mut out = io::stdout().lock();
+impl Console for Terminal {
+    fn write(&mut self, stream: Stream, bytes: &[u8]) {
         // A reader that went away is the guest's reader, not ours.
-        let _ = out.write_all(bytes).and_then(|()| out.flush());
+        let _ = match stream {
+            Stream::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(bytes).and_then(|()| out.flush())
+            }
+            Stream::Stderr => io::stderr().lock().write_all(bytes),
+        };
     }
 
-    fn stderr(&mut self, bytes: &[u8]) {
-        let _ = io::stderr().lock().write_all(bytes);
+    fn read(&mut self, into: &mut [u8]) -> usize {
+        io::stdin().lock().read(into).unwrap_or(0)
     }
 }
 
-/// The guest's output goes to stderr: stdout is taken by JSON.
+/// The same, but all output goes to stderr: stdout is taken by JSON.
 #[derive(Debug, Default)]
 pub(crate) struct Aside;
 
-impl study::Console for Aside {
-    fn stdout(&mut self, bytes: &[u8]) {
+impl Console for Aside {
+    fn write(&mut self, _: Stream, bytes: &[u8]) {
         let _ = io::stderr().lock().write_all(bytes);
     }
 
-    fn stderr(&mut self, bytes: &[u8]) {
-        let _ = io::stderr().lock().write_all(bytes);
+    fn read(&mut self, into: &mut [u8]) -> usize {
+        Terminal.read(into)
     }
 }

@@ -155,6 +155,19 @@ impl PriceList {
         Ok(PriceList { name, arch, summary, fitted_on, classes, prices })
     }
 
+    /// The same list with `ns` nanoseconds for a guest instruction: the rate belongs to the machine
+    /// that runs it, which may have been changed.
+    ///
+    /// # Errors
+    /// [`PriceError::Value`] for what is no price.
+    pub fn with_instruction(mut self, ns: f64) -> Result<PriceList, PriceError> {
+        let cost = picos("instruction", ns)?;
+        if let Some(price) = &mut self.prices[ClassId::INSTRUCTION.index()] {
+            price.cost = cost;
+        }
+        Ok(self)
+    }
+
     /// Its name: that of the machine, or `generic-<arch>`.
     pub fn name(&self) -> &str {
         &self.name
@@ -269,6 +282,14 @@ mod tests {
         assert!(!list.is_generic() && list.fitted_on().len() == 2);
         let list = PriceList::for_machine("apple-m3-vm", ArchId::X86_64).expect("generic");
         assert_eq!(list.name(), "generic-x86_64");
+    }
+
+    #[test]
+    fn the_rate_of_instructions_is_the_machines() {
+        let list = PriceList::for_machine("apple-m3-vm", ArchId::Arm64).expect("own");
+        let slow = list.with_instruction(1.0).expect("a price");
+        assert_eq!(slow.time(&Counters::new(), 5), Picos::new(5000));
+        assert!(slow.with_instruction(f64::INFINITY).is_err());
     }
 
     #[test]

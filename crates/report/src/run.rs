@@ -130,6 +130,9 @@ pub struct SyscallReport {
 /// Modelled time of the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Time {
+    /// The part of it that guest instructions took.
+    #[serde(default)]
+    pub guest_ns: u64,
     /// Upper end of the 90 % interval.
     pub high_ns: u64,
     /// Lower end.
@@ -277,7 +280,13 @@ pub(crate) mod tests {
             schema: RUN_SCHEMA.to_owned(),
             settings: Settings { thp, ..Settings::default() },
             thp: BTreeMap::new(),
-            time: Time { high_ns: 3, low_ns: 1, model: "apple-m3-vm".to_owned(), ns: 2 },
+            time: Time {
+                guest_ns: 1,
+                high_ns: 3,
+                low_ns: 1,
+                model: "apple-m3-vm".to_owned(),
+                ns: 2,
+            },
             tlb: BTreeMap::from([("walks".to_owned(), 5)]),
             unsupported: vec![Unsupported { calls: 2, syscall: "io_uring_setup".to_owned() }],
             vmstat: BTreeMap::new(),

@@ -6,27 +6,29 @@
 //! `machine`'s business, what it costs `cost`'s; no file is opened here but guest programs.
 
 mod guests;
-mod machines;
 mod observations;
 mod overrides;
 pub mod pageout;
 mod request;
+mod resolve;
 mod runner;
 mod settings;
 pub mod sweep;
 mod text;
+mod walk;
 
 pub use guests::{Argument, Guest};
-pub use machines::{Machine, machine_arch, machines};
 pub use observations::Observation;
 pub use overrides::kernel_fields;
 pub use request::{Program, RunRequest};
-pub use runner::{Console, Silent, run};
+pub use resolve::machine_arch;
+pub use runner::{Silent, run};
 pub use settings::{
     MEM_BYTES_MAX, MEM_BYTES_MIN, Override, SettingError, ThpPolicy, ThpSetting, parse_bytes,
     parse_mem, parse_set, parse_swap, parse_thp,
 };
 pub use text::wrap;
+pub use walk::{WalkRequest, explain_walk, walk_setups};
 
 /// Exit statuses, in the manner of sysexits; part of the contract of the command line.
 pub mod status {

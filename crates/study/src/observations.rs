@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(ids.len(), all.len());
         for o in &all {
             assert!(o.says.is_some() != o.ratio().is_some(), "{}", o.id);
-            let patches: Vec<_> = arch::KernelConfig::patches().map(|p| p.0).collect();
+            let patches: Vec<_> = machine::KernelConfig::patches().map(|p| p.0).collect();
             assert!(o.patch.as_deref().is_none_or(|p| patches.contains(&p)), "{}", o.id);
         }
     }

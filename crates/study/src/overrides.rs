@@ -1,7 +1,7 @@
 //! `--set kernel.FIELD=VALUE`: single behaviours of a kernel.
 
 use crate::settings::{SettingError, parse_switch};
-use arch::{BreakKsm, KernelConfig, SwapApi};
+use machine::{BreakKsm, KernelConfig, SwapApi};
 
 macro_rules! switches {
     ($($field:ident)*) => {

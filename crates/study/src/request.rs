@@ -95,7 +95,7 @@ impl RunRequest {
     pub fn new(program: Program, argv: Vec<String>) -> RunRequest {
         RunRequest {
             arch: None,
-            kernel: arch::KernelConfig::DEFAULT.to_owned(),
+            kernel: machine::KernelConfig::DEFAULT.to_owned(),
             machine: None,
             cpus: None,
             mem_bytes: RunRequest::MEM_BYTES,
