@@ -11,7 +11,7 @@
 
 use crate::block::{Builder, Finished, Step};
 use crate::bus::Bus;
-use crate::exec::{self, Core, Flow, Threaded};
+use crate::exec::{self, Core, Flow, Handler, Threaded};
 use crate::state::CpuState;
 use std::collections::BTreeMap;
 use units::{ArchId, PAGE_SIZE, PhysAddr, VirtAddr};
@@ -126,6 +126,8 @@ struct Block<B: Bus> {
     pa: u64,
     /// Second page of an instruction that crosses pages: virtual page and physical page.
     second: Option<(u64, u64)>,
+    /// Handler of the first op.
+    entry: Handler<B>,
     ops: Box<[Threaded<B>]>,
     insns_nr: u64,
     accesses_nr: i64,
@@ -305,7 +307,7 @@ impl<B: Bus> Cpu<B> {
             self.core.retired_nr = retired_nr;
             bus.count_accesses(block.accesses_nr);
             let flow = if threaded {
-                exec::run_threaded(&mut self.core, bus, &block.ops)
+                (block.entry)(&mut self.core, bus, &block.ops)
             } else {
                 exec::run_match(&mut self.core, bus, &block.ops)
             };
@@ -552,11 +554,12 @@ impl<B: Bus> Cpu<B> {
 }
 
 fn bind<B: Bus>(f: Finished, pc: u64, pa: u64, second: Option<(u64, u64)>) -> Block<B> {
-    let ops = f.ops.iter().map(|&op| Threaded { run: exec::handler(op.code), op }).collect();
+    let (entry, ops) = exec::bind(&f.ops);
     Block {
         pc,
         pa,
         second,
+        entry,
         ops,
         insns_nr: f.marks.len() as u64,
         accesses_nr: i64::from(f.accesses_nr),

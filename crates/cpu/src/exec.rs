@@ -90,15 +90,23 @@ macro_rules! access {
 pub(crate) use access;
 
 /// A handler of the threaded engine.
-pub type Handler<B> =
-    fn(&mut Core<<B as Bus>::Fault>, &mut B, &Threaded<B>, &[Threaded<B>]) -> Flow;
+///
+/// It runs the first of the ops, and the rest through their handlers.
+pub type Handler<B> = fn(&mut Core<<B as Bus>::Fault>, &mut B, &[Threaded<B>]) -> Flow;
 
-/// A micro-op with its handler.
+/// A micro-op, and where to go after it.
 pub struct Threaded<B: Bus> {
-    /// The handler of `op.code`.
-    pub run: Handler<B>,
+    /// The handler of the next op in the block.
+    pub next: Handler<B>,
     /// The op.
     pub op: Op,
+}
+
+/// Binds ops to handlers. Returns the handler of the first op, too.
+pub fn bind<B: Bus>(ops: &[Op]) -> (Handler<B>, Box<[Threaded<B>]>) {
+    let handler_at = |i: usize| ops.get(i).map_or(handler::<B>(Code::Jump), |op| handler(op.code));
+    let bound = (1..).zip(ops).map(|(next, &op)| Threaded { next: handler_at(next), op }).collect();
+    (handler_at(0), bound)
 }
 
 impl<B: Bus> Clone for Threaded<B> {
@@ -113,15 +121,6 @@ impl<B: Bus> std::fmt::Debug for Threaded<B> {
     }
 }
 
-/// Runs ops through their handlers.
-#[inline]
-pub fn run_threaded<B: Bus>(core: &mut Core<B::Fault>, bus: &mut B, ops: &[Threaded<B>]) -> Flow {
-    match ops.split_first() {
-        Some((first, rest)) => (first.run)(core, bus, first, rest),
-        None => Flow::Link0,
-    }
-}
-
 macro_rules! define_dispatch {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// Handlers of the threaded engine.
@@ -132,18 +131,15 @@ macro_rules! define_dispatch {
                 pub(super) fn $name<B: Bus>(
                     core: &mut Core<B::Fault>,
                     bus: &mut B,
-                    op: &Threaded<B>,
-                    rest: &[Threaded<B>],
+                    ops: &[Threaded<B>],
                 ) -> Flow {
-                    let flow = ops::$name(core, bus, &op.op);
+                    let Some((this, rest)) = ops.split_first() else { return Flow::Link0 };
+                    let flow = ops::$name(core, bus, &this.op);
                     if flow != Flow::Next {
                         core.left_nr = rest.len();
                         return flow;
                     }
-                    match rest.split_first() {
-                        Some((next, rest)) => (next.run)(core, bus, next, rest),
-                        None => Flow::Link0,
-                    }
+                    (this.next)(core, bus, rest)
                 }
             )*
         }

@@ -19,6 +19,16 @@ pub(super) trait Lane: Copy + Ord {
     fn wrapping_sub(self, b: Self) -> Self;
     fn wrapping_mul(self, b: Self) -> Self;
     fn and(self, b: Self) -> Self;
+    fn or(self, b: Self) -> Self;
+    fn inverted(self) -> Self;
+    /// Shifted left; zero if `n` is the width.
+    fn shl(self, n: u32) -> Self;
+    /// Shifted right; zero if `n` is the width.
+    fn shr(self, n: u32) -> Self;
+    /// Shifted right arithmetically; `n` may be the width.
+    fn shr_signed(self, n: u32) -> Self;
+    /// The low bit alone.
+    fn low_bit(self) -> Self;
     fn leading_zeros(self) -> u32;
     fn leading_signs(self) -> u32;
     /// Sign-extended.
@@ -73,6 +83,30 @@ macro_rules! lane {
             #[inline(always)]
             fn and(self, b: Self) -> Self {
                 self & b
+            }
+            #[inline(always)]
+            fn or(self, b: Self) -> Self {
+                self | b
+            }
+            #[inline(always)]
+            fn inverted(self) -> Self {
+                !self
+            }
+            #[inline(always)]
+            fn shl(self, n: u32) -> Self {
+                self.checked_shl(n).unwrap_or(0)
+            }
+            #[inline(always)]
+            fn shr(self, n: u32) -> Self {
+                self.checked_shr(n).unwrap_or(0)
+            }
+            #[inline(always)]
+            fn shr_signed(self, n: u32) -> Self {
+                (self.cast_signed() >> n.min(<$t>::BITS - 1)).cast_unsigned()
+            }
+            #[inline(always)]
+            fn low_bit(self) -> Self {
+                self & 1
             }
             fn leading_zeros(self) -> u32 {
                 self.leading_zeros()

@@ -150,6 +150,44 @@ const fn active(size: u8, x: u16) -> u128 {
     }
 }
 
+/// A lane operation as a function of its own, so that [`exec`] keeps a small frame.
+macro_rules! one {
+    ($t:ident, $size:expr, $a:expr, $f:expr) => {{
+        #[inline(never)]
+        fn lanes(size: u8, a: u128) -> u128 {
+            by_size!(size, $t => map1::<$t>(a, $f))
+        }
+        lanes($size, $a)
+    }};
+}
+macro_rules! two {
+    ($t:ident, $size:expr, $a:expr, $b:expr, $f:expr) => {{
+        #[inline(never)]
+        fn lanes(size: u8, a: u128, b: u128) -> u128 {
+            by_size!(size, $t => map2::<$t>(a, b, $f))
+        }
+        lanes($size, $a, $b)
+    }};
+}
+macro_rules! three {
+    ($t:ident, $size:expr, $c:expr, $a:expr, $b:expr, $f:expr) => {{
+        #[inline(never)]
+        fn lanes(size: u8, c: u128, a: u128, b: u128) -> u128 {
+            by_size!(size, $t => map3::<$t>(c, a, b, $f))
+        }
+        lanes($size, $c, $a, $b)
+    }};
+}
+macro_rules! pairwise {
+    ($t:ident, $size:expr, $a:expr, $b:expr, $q:expr, $f:expr) => {{
+        #[inline(never)]
+        fn lanes(size: u8, a: u128, b: u128, q: bool) -> u128 {
+            by_size!(size, $t => pairs::<$t>(a, b, q, $f))
+        }
+        lanes($size, $a, $b, $q)
+    }};
+}
+
 /// Executes the op.
 pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
     use A64Op as O;
@@ -168,18 +206,17 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
             return Flow::Next;
         }
         O::Low => a,
-        O::DupR => {
-            let r = i128::from(s.r[usize::from(op.a)]);
-            by_size!(size, T => build(|_| T::wrap(r)))
+        O::DupR => splat(size, s.r[usize::from(op.a)]),
+        O::DupLane => {
+            let shift = (op.imm as u32 & 15) << (size + 3);
+            splat(size, (a >> (shift & 127)) as u64)
         }
-        O::DupLane => by_size!(size, T => {
-            let lane = get::<T>(a, op.imm as usize);
-            build(|_| lane)
-        }),
         O::InsLane => {
-            let (to, from) = ((op.imm >> 4) as usize, (op.imm & 15) as usize);
-            let old = d;
-            s.v[usize::from(op.d & 127)] = by_size!(size, T => build(|i| get::<T>(if i == to { a } else { old }, if i == to { from } else { i })));
+            let bits = 8u32 << size;
+            let (to, from) = ((op.imm >> 4) as u32 * bits, (op.imm & 15) as u32 * bits);
+            let lane = u128::MAX >> (128 - bits);
+            let value = a >> (from & 127) & lane;
+            s.v[usize::from(op.d & 127)] = d & !(lane << (to & 127)) | value << (to & 127);
             return Flow::Next;
         }
         O::Interleave | O::Deinterleave => return structure(s, op, id, size),
@@ -219,67 +256,71 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
         O::Not => !a,
         O::OrrI => d | twice(op.imm),
         O::BicI => d & !twice(op.imm),
-        O::Add => by_size!(size, T => map2(a, b, <T as Lane>::wrapping_add)),
-        O::Sub => by_size!(size, T => map2(a, b, <T as Lane>::wrapping_sub)),
-        O::Mul => by_size!(size, T => map2(a, b, <T as Lane>::wrapping_mul)),
+        O::Add => two!(T, size, a, b, <T as Lane>::wrapping_add),
+        O::Sub => two!(T, size, a, b, <T as Lane>::wrapping_sub),
+        O::Mul => two!(T, size, a, b, <T as Lane>::wrapping_mul),
         O::Mla => {
-            by_size!(size, T => map3::<T>(d, a, b, |c, x, y| c.wrapping_add(x.wrapping_mul(y))))
+            three!(T, size, d, a, b, |c, x, y| c.wrapping_add(x.wrapping_mul(y)))
         }
         O::Mls => {
-            by_size!(size, T => map3::<T>(d, a, b, |c, x, y| c.wrapping_sub(x.wrapping_mul(y))))
+            three!(T, size, d, a, b, |c, x, y| c.wrapping_sub(x.wrapping_mul(y)))
         }
         O::Pmul => map2::<u8>(a, b, |x, y| polynomial(u64::from(x), u64::from(y)) as u8),
-        O::Cmeq => by_size!(size, T => map2::<T>(a, b, |x, y| mask(x == y))),
-        O::Cmtst => by_size!(size, T => map2::<T>(a, b, |x, y| mask(x.and(y) != T::ZERO))),
-        O::Cmgt => by_size!(size, T => map2::<T>(a, b, |x, y| mask(x.signed() > y.signed()))),
-        O::Cmge => by_size!(size, T => map2::<T>(a, b, |x, y| mask(x.signed() >= y.signed()))),
-        O::Cmhi => by_size!(size, T => map2::<T>(a, b, |x, y| mask(x > y))),
-        O::Cmhs => by_size!(size, T => map2::<T>(a, b, |x, y| mask(x >= y))),
-        O::Cmgt0 => by_size!(size, T => map1::<T>(a, |x| mask(x.wide_s() > 0))),
-        O::Cmge0 => by_size!(size, T => map1::<T>(a, |x| mask(x.wide_s() >= 0))),
-        O::Cmeq0 => by_size!(size, T => map1::<T>(a, |x| mask(x == T::ZERO))),
-        O::Cmle0 => by_size!(size, T => map1::<T>(a, |x| mask(x.wide_s() <= 0))),
-        O::Cmlt0 => by_size!(size, T => map1::<T>(a, |x| mask(x.wide_s() < 0))),
+        O::Cmeq => two!(T, size, a, b, |x, y| mask(x == y)),
+        O::Cmtst => two!(T, size, a, b, |x, y| mask(x.and(y) != T::ZERO)),
+        O::Cmgt => two!(T, size, a, b, |x, y| mask(x.signed() > y.signed())),
+        O::Cmge => two!(T, size, a, b, |x, y| mask(x.signed() >= y.signed())),
+        O::Cmhi => two!(T, size, a, b, |x, y| mask(x > y)),
+        O::Cmhs => two!(T, size, a, b, |x, y| mask(x >= y)),
+        O::Cmgt0 => one!(T, size, a, |x| mask(x.wide_s() > 0)),
+        O::Cmge0 => one!(T, size, a, |x| mask(x.wide_s() >= 0)),
+        O::Cmeq0 => one!(T, size, a, |x| mask(x == T::ZERO)),
+        O::Cmle0 => one!(T, size, a, |x| mask(x.wide_s() <= 0)),
+        O::Cmlt0 => one!(T, size, a, |x| mask(x.wide_s() < 0)),
         O::Smax => {
-            by_size!(size, T => map2::<T>(a, b, |x, y| if x.signed() > y.signed() { x } else { y }))
+            two!(T, size, a, b, |x, y| if x.signed() > y.signed() { x } else { y })
         }
         O::Smin => {
-            by_size!(size, T => map2::<T>(a, b, |x, y| if x.signed() < y.signed() { x } else { y }))
+            two!(T, size, a, b, |x, y| if x.signed() < y.signed() { x } else { y })
         }
-        O::Umax => by_size!(size, T => map2::<T>(a, b, Ord::max)),
-        O::Umin => by_size!(size, T => map2::<T>(a, b, Ord::min)),
+        O::Umax => two!(T, size, a, b, Ord::max),
+        O::Umin => two!(T, size, a, b, Ord::min),
         O::Smaxp => {
-            by_size!(size, T => pairs::<T>(a, b, q, |x, y| if x.signed() > y.signed() { x } else { y }))
+            pairwise!(T, size, a, b, q, |x, y| if x.signed() > y.signed() { x } else { y })
         }
         O::Sminp => {
-            by_size!(size, T => pairs::<T>(a, b, q, |x, y| if x.signed() < y.signed() { x } else { y }))
+            pairwise!(T, size, a, b, q, |x, y| if x.signed() < y.signed() { x } else { y })
         }
-        O::Umaxp => by_size!(size, T => pairs::<T>(a, b, q, Ord::max)),
-        O::Uminp => by_size!(size, T => pairs::<T>(a, b, q, Ord::min)),
+        O::Umaxp => pairwise!(T, size, a, b, q, Ord::max),
+        O::Uminp => pairwise!(T, size, a, b, q, Ord::min),
         O::Addp if op.x & SCALAR != 0 => u128::from((a as u64).wrapping_add((a >> 64) as u64)),
-        O::Addp => by_size!(size, T => pairs::<T>(a, b, q, <T as Lane>::wrapping_add)),
+        O::Addp => pairwise!(T, size, a, b, q, <T as Lane>::wrapping_add),
         O::Sabd => {
-            by_size!(size, T => map2::<T>(a, b, |x, y| T::wrap((x.wide_s() - y.wide_s()).abs())))
+            two!(T, size, a, b, |x, y| T::wrap((x.wide_s() - y.wide_s()).abs()))
         }
         O::Uabd => {
-            by_size!(size, T => map2::<T>(a, b, |x, y| T::wrap((x.wide_u() - y.wide_u()).abs())))
+            two!(T, size, a, b, |x, y| T::wrap((x.wide_u() - y.wide_u()).abs()))
         }
         O::Saba => {
-            by_size!(size, T => map3::<T>(d, a, b, |c, x, y| T::wrap(c.wide_u() + (x.wide_s() - y.wide_s()).abs())))
+            three!(T, size, d, a, b, |c, x, y| T::wrap(
+                c.wide_u() + (x.wide_s() - y.wide_s()).abs()
+            ))
         }
         O::Uaba => {
-            by_size!(size, T => map3::<T>(d, a, b, |c, x, y| T::wrap(c.wide_u() + (x.wide_u() - y.wide_u()).abs())))
+            three!(T, size, d, a, b, |c, x, y| T::wrap(
+                c.wide_u() + (x.wide_u() - y.wide_u()).abs()
+            ))
         }
         O::Shadd | O::Uhadd => halving(read(id == O::Shadd), size, a, b, |x, y| (x + y) >> 1),
         O::Srhadd | O::Urhadd => {
             halving(read(id == O::Srhadd), size, a, b, |x, y| (x + y + 1) >> 1)
         }
         O::Shsub | O::Uhsub => halving(read(id == O::Shsub), size, a, b, |x, y| (x - y) >> 1),
-        O::Abs => by_size!(size, T => map1::<T>(a, |x| T::wrap(x.wide_s().abs()))),
-        O::Neg => by_size!(size, T => map1::<T>(a, |x| T::ZERO.wrapping_sub(x))),
-        O::Cls => by_size!(size, T => map1::<T>(a, |x| T::wrap(i128::from(x.leading_signs())))),
+        O::Abs => one!(T, size, a, |x| T::wrap(x.wide_s().abs())),
+        O::Neg => one!(T, size, a, |x| T::ZERO.wrapping_sub(x)),
+        O::Cls => one!(T, size, a, |x| T::wrap(i128::from(x.leading_signs()))),
         O::Clz => {
-            by_size!(size, T => map1::<T>(a, |x| T::wrap(i128::from(<T as Lane>::leading_zeros(x)))))
+            one!(T, size, a, |x| T::wrap(i128::from(<T as Lane>::leading_zeros(x))))
         }
         O::Cnt => map1::<u8>(a, |x| x.count_ones() as u8),
         O::Rbit => map1::<u8>(a, u8::reverse_bits),
@@ -375,6 +416,7 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
 }
 
 /// Floating point: by lane size, 32 or 64 bits.
+#[inline(never)]
 fn floating(s: &mut CpuState, op: &Op, id: A64Op, size: u8) -> Flow {
     if let Some(flow) = convert_format(s, op, id) {
         return flow;
@@ -388,6 +430,7 @@ fn to_r(s: &mut CpuState, op: &Op, value: u64) -> Flow {
     Flow::Next
 }
 
+#[inline(never)]
 fn write_fpcr(s: &mut CpuState, op: &Op) -> Flow {
     if s.r[usize::from(op.a)] & FPCR_MODES != 0 {
         return Flow::Unsupported;
@@ -422,6 +465,7 @@ fn pairs<T: Lane>(a: u128, b: u128, q: bool, f: impl Fn(T, T) -> T) -> u128 {
     })
 }
 
+#[inline(never)]
 fn halving(r: Read, size: u8, a: u128, b: u128, f: impl Fn(i128, i128) -> i128) -> u128 {
     by_size!(size, T => map2::<T>(a, b, |x, y| T::wrap(f(r.lane(x), r.lane(y)))))
 }
@@ -432,6 +476,7 @@ fn note_saturation(s: &mut CpuState, saturated: bool) {
     }
 }
 
+#[inline(never)]
 fn saturating(s: &mut CpuState, id: A64Op, size: u8, a: u128, b: u128, d: u128) -> u128 {
     use A64Op as O;
     let mut hit = false;
@@ -479,6 +524,7 @@ fn shift_lane<T: Lane>(
     saturate(shifted, range, hit)
 }
 
+#[inline(never)]
 fn shift_by_register(s: &mut CpuState, id: A64Op, size: u8, a: u128, b: u128) -> u128 {
     use A64Op as O;
     let r = read(matches!(id, O::Sshl | O::Srshl | O::Sqshl | O::Sqrshl));
@@ -493,26 +539,40 @@ fn shift_by_register(s: &mut CpuState, id: A64Op, size: u8, a: u128, b: u128) ->
     value
 }
 
-fn shift_by_immediate(id: A64Op, size: u8, a: u128, d: u128, n: u32) -> u128 {
-    use A64Op as O;
-    let r = read(matches!(id, O::Sshr | O::Ssra | O::Srshr | O::Srsra));
-    by_size!(size, T => map2::<T>(d, a, |old, x| {
-        let rounding = if n == 0 { 0 } else { 1i128 << (n - 1) };
-        match id {
-            O::Sshr | O::Ushr => T::wrap(r.lane(x) >> n),
-            O::Ssra | O::Usra => old.wrapping_add(T::wrap(r.lane(x) >> n)),
-            O::Srshr | O::Urshr => T::wrap((r.lane(x) + rounding) >> n),
-            O::Srsra | O::Ursra => old.wrapping_add(T::wrap((r.lane(x) + rounding) >> n)),
-            O::Shl => T::wrap(x.wide_u() << n),
-            O::Sri => {
-                let kept = T::ONES.wide_u() & !(T::ONES.wide_u() >> n);
-                T::wrap(old.wide_u() & kept | x.wide_u() >> n)
-            }
-            _ => T::wrap(old.wide_u() & ((1i128 << n) - 1) | x.wide_u() << n),
-        }
-    }))
+/// Every lane the low bits of `value`.
+fn splat(size: u8, value: u64) -> u128 {
+    let half = match size & 3 {
+        0 => (value & 0xff) * 0x0101_0101_0101_0101,
+        1 => (value & 0xffff) * 0x0001_0001_0001_0001,
+        2 => (value & 0xffff_ffff) * 0x0000_0001_0000_0001,
+        _ => value,
+    };
+    u128::from(half) | u128::from(half) << 64
 }
 
+#[inline(never)]
+fn shift_by_immediate(id: A64Op, size: u8, a: u128, d: u128, n: u32) -> u128 {
+    use A64Op as O;
+    by_size!(size, T => match id {
+        O::Sshr => map1::<T>(a, |x| x.shr_signed(n)),
+        O::Ushr => map1::<T>(a, |x| x.shr(n)),
+        O::Ssra => map2::<T>(d, a, |old, x| old.wrapping_add(x.shr_signed(n))),
+        O::Usra => map2::<T>(d, a, |old, x| old.wrapping_add(x.shr(n))),
+        O::Srshr => map1::<T>(a, |x| x.shr_signed(n).wrapping_add(x.shr_signed(n - 1).low_bit())),
+        O::Urshr => map1::<T>(a, |x| x.shr(n).wrapping_add(x.shr(n - 1).low_bit())),
+        O::Srsra => map2::<T>(d, a, |old, x| {
+            old.wrapping_add(x.shr_signed(n)).wrapping_add(x.shr_signed(n - 1).low_bit())
+        }),
+        O::Ursra => map2::<T>(d, a, |old, x| {
+            old.wrapping_add(x.shr(n)).wrapping_add(x.shr(n - 1).low_bit())
+        }),
+        O::Shl => map1::<T>(a, |x| x.shl(n)),
+        O::Sri => map2::<T>(d, a, |old, x| old.and(T::ONES.shr(n).inverted()).or(x.shr(n))),
+        _ => map2::<T>(d, a, |old, x| old.and(T::ONES.shl(n).inverted()).or(x.shl(n))),
+    })
+}
+
+#[inline(never)]
 fn saturating_shift(s: &mut CpuState, id: A64Op, size: u8, a: u128, n: u32) -> u128 {
     use A64Op as O;
     let (from, to) = match id {
@@ -527,6 +587,7 @@ fn saturating_shift(s: &mut CpuState, id: A64Op, size: u8, a: u128, n: u32) -> u
 }
 
 /// Pairs of lanes added into lanes twice as wide, `size` being the narrow one.
+#[inline(never)]
 fn add_long_pairs(id: A64Op, size: u8, a: u128, d: u128) -> u128 {
     use A64Op as O;
     let r = read(matches!(id, O::Saddlp | O::Sadalp));
@@ -539,8 +600,18 @@ fn add_long_pairs(id: A64Op, size: u8, a: u128, d: u128) -> u128 {
 }
 
 /// Wide lanes narrowed to `size`, into the low half, or with `Q` into the high half.
+#[inline(never)]
 fn narrow(s: &mut CpuState, op: &Op, id: A64Op, size: u8, a: u128) -> Flow {
     use A64Op as O;
+    if matches!(id, O::Xtn | O::Shrn) {
+        let n = op.imm as u32;
+        let value = match size {
+            0 => build(|i| if i < 8 { (get::<u16>(a, i) >> n) as u8 } else { 0 }),
+            1 => build(|i| if i < 4 { (get::<u32>(a, i) >> n) as u16 } else { 0 }),
+            _ => build(|i| if i < 2 { (get::<u64>(a, i) >> n) as u32 } else { 0 }),
+        };
+        return put_half(s, op, value);
+    }
     let from = read(!matches!(id, O::Uqxtn | O::Uqshrn | O::Uqrshrn));
     let to = match id {
         O::Xtn | O::Shrn | O::Rshrn => None,
@@ -574,6 +645,7 @@ fn put_half(s: &mut CpuState, op: &Op, value: u128) -> Flow {
 }
 
 /// The high halves of sums and differences of wide lanes.
+#[inline(never)]
 fn narrow_high(s: &mut CpuState, op: &Op, id: A64Op, size: u8, a: u128, b: u128) -> Flow {
     use A64Op as O;
     let value = by_size!(size, T => build(|i| {
@@ -589,42 +661,81 @@ fn narrow_high(s: &mut CpuState, op: &Op, id: A64Op, size: u8, a: u128, b: u128)
 }
 
 /// Lanes of `size` in the low half of the sources to lanes twice as wide.
+#[inline(never)]
 fn widening(id: A64Op, size: u8, a: u128, b: u128, d: u128, imm: i64) -> u128 {
     use A64Op as O;
-    let signed = matches!(
-        id,
-        O::Saddl
-            | O::Ssubl
-            | O::Sabdl
-            | O::Sabal
-            | O::Smull
-            | O::Smlal
-            | O::Smlsl
-            | O::Saddw
-            | O::Ssubw
-            | O::Sshll
-    );
-    let r = read(signed);
-    by_size!(size + 1, T => build(|i| {
-        let (x, y) = (r.at(a, size, i), r.at(b, size, i));
-        let old = get::<T>(d, i).wide_u();
-        let wide = get::<T>(a, i).wide_u();
-        T::wrap(match id {
-            O::Saddl | O::Uaddl => x + y,
-            O::Ssubl | O::Usubl => x - y,
-            O::Sabdl | O::Uabdl => (x - y).abs(),
-            O::Sabal | O::Uabal => old + (x - y).abs(),
-            O::Smull | O::Umull => x * y,
-            O::Smlal | O::Umlal => old + x * y,
-            O::Smlsl | O::Umlsl => old - x * y,
-            O::Saddw | O::Uaddw => wide + y,
-            O::Ssubw | O::Usubw => wide - y,
-            _ => x << imm,
-        })
-    }))
+    let n = imm as u32 & 63;
+    match id {
+        O::Saddl => widen(Read::Signed, size, a, b, d, |x, y, _, _| x.wrapping_add(y)),
+        O::Uaddl => widen(Read::Unsigned, size, a, b, d, |x, y, _, _| x.wrapping_add(y)),
+        O::Ssubl => widen(Read::Signed, size, a, b, d, |x, y, _, _| x.wrapping_sub(y)),
+        O::Usubl => widen(Read::Unsigned, size, a, b, d, |x, y, _, _| x.wrapping_sub(y)),
+        O::Sabdl => widen(Read::Signed, size, a, b, d, |x, y, _, _| distance(x, y)),
+        O::Uabdl => widen(Read::Unsigned, size, a, b, d, |x, y, _, _| distance(x, y)),
+        O::Sabal => widen(Read::Signed, size, a, b, d, |x, y, c, _| c.wrapping_add(distance(x, y))),
+        O::Uabal => {
+            widen(Read::Unsigned, size, a, b, d, |x, y, c, _| c.wrapping_add(distance(x, y)))
+        }
+        O::Smull => widen(Read::Signed, size, a, b, d, |x, y, _, _| x.wrapping_mul(y)),
+        O::Umull => widen(Read::Unsigned, size, a, b, d, |x, y, _, _| x.wrapping_mul(y)),
+        O::Smlal => {
+            widen(Read::Signed, size, a, b, d, |x, y, c, _| c.wrapping_add(x.wrapping_mul(y)))
+        }
+        O::Umlal => {
+            widen(Read::Unsigned, size, a, b, d, |x, y, c, _| c.wrapping_add(x.wrapping_mul(y)))
+        }
+        O::Smlsl => {
+            widen(Read::Signed, size, a, b, d, |x, y, c, _| c.wrapping_sub(x.wrapping_mul(y)))
+        }
+        O::Umlsl => {
+            widen(Read::Unsigned, size, a, b, d, |x, y, c, _| c.wrapping_sub(x.wrapping_mul(y)))
+        }
+        O::Saddw => widen(Read::Signed, size, a, b, d, |_, y, _, w| w.wrapping_add(y)),
+        O::Uaddw => widen(Read::Unsigned, size, a, b, d, |_, y, _, w| w.wrapping_add(y)),
+        O::Ssubw => widen(Read::Signed, size, a, b, d, |_, y, _, w| w.wrapping_sub(y)),
+        O::Usubw => widen(Read::Unsigned, size, a, b, d, |_, y, _, w| w.wrapping_sub(y)),
+        O::Sshll => widen(Read::Signed, size, a, b, d, |x, _, _, _| x << n),
+        _ => widen(Read::Unsigned, size, a, b, d, |x, _, _, _| x << n),
+    }
+}
+
+/// Absolute difference of two sign- or zero-extended 32-bit values.
+fn distance(x: u64, y: u64) -> u64 {
+    x.cast_signed().abs_diff(y.cast_signed())
+}
+
+/// `f` of the extended lanes of `a` and `b`, and of the wide lanes of `d` and of `a`.
+#[inline(always)]
+fn widen(
+    r: Read,
+    size: u8,
+    a: u128,
+    b: u128,
+    d: u128,
+    f: impl Fn(u64, u64, u64, u64) -> u64,
+) -> u128 {
+    /// The loop for one pair of types.
+    macro_rules! lanes {
+        ($narrow:ty, $wide:ty) => {{
+            let extend = |v: $narrow| match r {
+                Read::Signed => i64::from(v.cast_signed()).cast_unsigned(),
+                Read::Unsigned => u64::from(v),
+            };
+            build::<$wide>(|i| {
+                let (x, y) = (extend(get(a, i)), extend(get(b, i)));
+                f(x, y, u64::from(get::<$wide>(d, i)), u64::from(get::<$wide>(a, i))) as $wide
+            })
+        }};
+    }
+    match size & 3 {
+        0 => lanes!(u8, u16),
+        1 => lanes!(u16, u32),
+        _ => lanes!(u32, u64),
+    }
 }
 
 /// Doubling products with saturation, of lanes of `size`, to lanes twice as wide.
+#[inline(never)]
 fn doubling(
     s: &mut CpuState,
     id: A64Op,
@@ -652,6 +763,7 @@ fn doubling(
     value
 }
 
+#[inline(never)]
 fn reduce(id: A64Op, size: u8, q: bool, a: u128) -> u128 {
     use A64Op as O;
     let r = read(matches!(id, O::Saddlv | O::Smaxv | O::Sminv));
@@ -666,6 +778,7 @@ fn reduce(id: A64Op, size: u8, q: bool, a: u128) -> u128 {
     value.cast_unsigned() & (u128::MAX >> (128 - bits))
 }
 
+#[inline(never)]
 fn permute(id: A64Op, size: u8, q: bool, a: u128, b: u128) -> u128 {
     use A64Op as O;
     by_size!(size, T => {
@@ -688,6 +801,7 @@ fn permute(id: A64Op, size: u8, q: bool, a: u128, b: u128) -> u128 {
 }
 
 /// `TBL` and `TBX` over `imm` registers, wrapping from 31 to 0.
+#[inline(never)]
 fn table(s: &CpuState, op: &Op, indices: u128, otherwise: u128) -> u128 {
     let registers = usize::from(op.imm as u8 & 7);
     build(|i| {
@@ -701,6 +815,7 @@ fn table(s: &CpuState, op: &Op, indices: u128, otherwise: u128) -> u128 {
 }
 
 /// Between memory order (in temporaries) and registers, for `LD2`–`LD4` and `ST2`–`ST4`.
+#[inline(never)]
 fn structure(s: &mut CpuState, op: &Op, id: A64Op, size: u8) -> Flow {
     let registers = usize::from(op.imm as u8 & 7).clamp(1, 4);
     let lanes = (if op.x & Q != 0 { 16 } else { 8 }) >> size;
@@ -728,6 +843,7 @@ fn structure(s: &mut CpuState, op: &Op, id: A64Op, size: u8) -> Flow {
 }
 
 /// Conversions between formats; `None` for other ops.
+#[inline(never)]
 fn convert_format(s: &mut CpuState, op: &Op, id: A64Op) -> Option<Flow> {
     use A64Op as O;
     let a = s.v[usize::from(op.a & 127)];
