@@ -52,8 +52,7 @@ pub fn differences(record: &Record, ours: &Counts, what: What) -> Vec<Difference
     let found: Vec<Difference> = keys
         .into_iter()
         .filter_map(|key| {
-            let (linux, ours) =
-                (record.counts.get(key).copied(), ours.get(key).copied());
+            let (linux, ours) = (record.counts.get(key).copied(), ours.get(key).copied());
             let (linux, ours) = (linux.unwrap_or(0), ours.unwrap_or(0));
             (linux != ours).then(|| Difference {
                 scope: key.0.clone(),

@@ -42,6 +42,18 @@ pub struct Run {
     pub spinners: u64,
 }
 
+impl std::fmt::Display for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Run { kernel, arch, cpu, variant, program, args, folio_kib, spinners } = self;
+        let (kernel, args) = (kernel.preset(), args.join(" "));
+        write!(f, "{kernel} {arch:?} {cpu} {variant} {program} {args} ({folio_kib}K")?;
+        if *spinners > 0 {
+            write!(f, ", {spinners} spinners")?;
+        }
+        write!(f, ")")
+    }
+}
+
 /// [`ArchId`] with an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ArchName {

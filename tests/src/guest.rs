@@ -66,7 +66,13 @@ impl<A: Arch> Guest<A> {
     ///
     /// # Errors
     /// Those of mmap(2).
-    pub fn mmap(&mut self, at: VirtAddr, len: u64, prot: VmProt, more: MapFlags) -> Result<VirtAddr, Errno> {
+    pub fn mmap(
+        &mut self,
+        at: VirtAddr,
+        len: u64,
+        prot: VmProt,
+        more: MapFlags,
+    ) -> Result<VirtAddr, Errno> {
         let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | more;
         self.mm.mmap(self.id, at, len, prot, flags, Backing::Anonymous)
     }

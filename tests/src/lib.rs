@@ -3,9 +3,12 @@
 //!
 //! `groundtruth` loads what was measured on instrumented Linux kernels; [`direct`] performs the
 //! phases of the measured program by calling `mm`, with a page-table walk instead of a CPU;
-//! [`compare`] says whether the counts are equal, and where not.
+//! [`compare`] says whether the counts are equal, and where not, and [`excuses`] holds what the
+//! measuring set-up explains.
 
 pub mod compare;
 pub mod direct;
+pub mod excuses;
 pub mod groundtruth;
 pub mod guest;
+pub mod report;

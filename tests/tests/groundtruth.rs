@@ -1,41 +1,29 @@
-//! Every count equal to that of real Linux.
+//! Every count equal to that of real Linux, or the reason in one table.
+//!
+//! `PTESCOPE_GROUNDTRUTH` selects runs whose line contains each of its comma-separated words.
 
-use ptescope_tests::compare::{What, differences};
-use ptescope_tests::direct::{Direct, Runner};
-use ptescope_tests::groundtruth::{Kernel, Record, Run, load, must_be_equal};
-use std::collections::BTreeMap;
+use ptescope_tests::direct::Direct;
+use ptescope_tests::excuses::RunnerKind;
+use ptescope_tests::groundtruth::{Kernel, Record, load, must_be_equal};
+use ptescope_tests::report::{Report, run_all};
+
+fn records() -> Vec<Record> {
+    let filter = std::env::var("PTESCOPE_GROUNDTRUTH").unwrap_or_default();
+    let selected = |r: &Record| filter.split(',').all(|word| r.run.to_string().contains(word));
+    Kernel::ALL.into_iter().flat_map(load).filter(|r| must_be_equal(r) && selected(r)).collect()
+}
+
+#[expect(clippy::print_stdout, reason = "the summary is what the test is run for")]
+fn check(report: &Report) {
+    println!("{report}");
+    for wrong in report.touches.wrong.iter().chain(&report.functions.wrong) {
+        println!("{wrong}");
+    }
+    assert!(report.touches.wrong.is_empty(), "counts differ from those of Linux");
+    assert!(report.functions.wrong.is_empty(), "function entries differ from those of Linux");
+}
 
 #[test]
-fn direct() {
-    let filter = std::env::var("GT").unwrap_or_default();
-    let what = if std::env::var("GTFN").is_ok() { What::Functions } else { What::Touches };
-    let mut groups: BTreeMap<Run, Vec<Record>> = BTreeMap::new();
-    for kernel in Kernel::ALL {
-        for record in load(kernel).into_iter().filter(must_be_equal) {
-            groups.entry(record.run.clone()).or_default().push(record);
-        }
-    }
-    let (mut equal, mut all) = (0, 0);
-    for (run, records) in groups {
-        let name = format!("{:?} {:?} {} {} {} {:?} {}K", run.kernel, run.arch, run.cpu, run.variant, run.program, run.args, run.folio_kib);
-        if !filter.split(',').all(|f| name.contains(f)) { continue }
-        let Some(phases) = Direct.run(&run) else { continue };
-        for record in records {
-            all += 1;
-            let Some(phase) = phases.iter().find(|p| p.name == record.phase) else {
-                println!("{name}: no phase {}", record.phase);
-                continue;
-            };
-            let diffs = differences(&record, &phase.counts, what);
-            if diffs.is_empty() {
-                equal += 1;
-            } else {
-                println!("{name} {} rep {}", record.phase, record.rep);
-                for d in diffs {
-                    println!("    {d}");
-                }
-            }
-        }
-    }
-    println!("groundtruth: {equal} of {all} records equal");
+fn mm_alone_counts_what_linux_counts() {
+    check(&run_all(&Direct, RunnerKind::Direct, records()));
 }

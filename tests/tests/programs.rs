@@ -31,9 +31,10 @@ impl Console for Recorder {
 }
 
 fn guest(arch: ArchId, name: &str) -> Vec<u8> {
-    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../guest-programs/prebuilt", arch.name(), name]
-        .iter()
-        .collect();
+    let path: PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "../guest-programs/prebuilt", arch.name(), name]
+            .iter()
+            .collect();
     std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
@@ -99,22 +100,36 @@ fn the_observer_and_the_tlb_model_change_nothing_for_the_guest() {
         let elf = guest(arch, "touch");
         let mut console = Recorder::default();
         let outcome = match (arch, which) {
-            (ArchId::Arm64, 0) => run_with::<Arm64, (), Exact>(&config, &elf, (), &FreeClock, &mut console),
-            (ArchId::Arm64, 1) => {
-                run_with::<Arm64, ByOp, Untracked>(&config, &elf, ByOp::new(), &FreeClock, &mut console)
+            (ArchId::Arm64, 0) => {
+                run_with::<Arm64, (), Exact>(&config, &elf, (), &FreeClock, &mut console)
             }
+            (ArchId::Arm64, 1) => run_with::<Arm64, ByOp, Untracked>(
+                &config,
+                &elf,
+                ByOp::new(),
+                &FreeClock,
+                &mut console,
+            ),
             (ArchId::Arm64, _) => {
                 run_with::<Arm64, ByOp, Exact>(&config, &elf, ByOp::new(), &FreeClock, &mut console)
             }
             (ArchId::X86_64, 0) => {
                 run_with::<X86_64, (), Exact>(&config, &elf, (), &FreeClock, &mut console)
             }
-            (ArchId::X86_64, 1) => {
-                run_with::<X86_64, ByOp, Untracked>(&config, &elf, ByOp::new(), &FreeClock, &mut console)
-            }
-            (ArchId::X86_64, _) => {
-                run_with::<X86_64, ByOp, Exact>(&config, &elf, ByOp::new(), &FreeClock, &mut console)
-            }
+            (ArchId::X86_64, 1) => run_with::<X86_64, ByOp, Untracked>(
+                &config,
+                &elf,
+                ByOp::new(),
+                &FreeClock,
+                &mut console,
+            ),
+            (ArchId::X86_64, _) => run_with::<X86_64, ByOp, Exact>(
+                &config,
+                &elf,
+                ByOp::new(),
+                &FreeClock,
+                &mut console,
+            ),
         };
         let outcome = outcome.unwrap_or_else(|e| panic!("{e}"));
         (String::from_utf8_lossy(&console.stdout).into_owned(), outcome.instructions)
@@ -200,7 +215,8 @@ fn a_glibc_build_counts_like_the_freestanding_one() {
         let glibc = std::fs::read(dir.join(arch.name()).join("pageout")).expect("CI built it");
         let events = |elf: &[u8]| {
             let mut console = Recorder::default();
-            let outcome = run(&config, elf, &FreeClock, &mut console).unwrap_or_else(|e| panic!("{e}"));
+            let outcome =
+                run(&config, elf, &FreeClock, &mut console).unwrap_or_else(|e| panic!("{e}"));
             let contexts = outcome.sink.by_context();
             let (_, _, ops) = contexts
                 .into_iter()

@@ -56,6 +56,7 @@ pub(crate) fn do_huge_pmd_anonymous_page<P: Platform>(
     mm.folio_add_lru(folio);
     mm.pt.set_pmd_at(pmdp, pmd);
     mm.add_rss_anon(vma.mm, 512);
+    deferred_split_folio(mm, folio, Mapping::Whole);
     mm.vmstat.thp_fault_alloc += 1;
     mm.thp.size_mut(PMD_ORDER).stats.anon_fault_alloc += 1;
     HugeFault::Done
@@ -384,12 +385,26 @@ impl<P: Platform> Mm<P> {
     }
 }
 
+/// Why a folio is offered for a deferred split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mapping {
+    /// Mapped whole; it might turn out to hold mostly zeroes.
+    Whole,
+    /// Some of its pages are not mapped any more.
+    Partial,
+}
+
 /// Queues a partly mapped folio to be split when memory is short.
 /// Source: Linux mm/huge_memory.c `deferred_split_folio()`.
-pub(crate) fn deferred_split_folio<P: Platform>(mm: &mut Mm<P>, folio: Folio) {
+pub(crate) fn deferred_split_folio<P: Platform>(mm: &mut Mm<P>, folio: Folio, mapping: Mapping) {
     const MIN_ORDER: u8 = 2;
     mm.fentry(Event::FnDeferredSplitFolio);
     if folio.order.get() < MIN_ORDER || mm.folio_test(folio, PageFlags::SWAPCACHE) {
+        return;
+    }
+    if mapping == Mapping::Whole {
+        // FIDELITY: thp-underused whole folios are never split for being mostly zero, as by
+        // the default `max_ptes_none`
         return;
     }
     if mm.folio_test(folio, PageFlags::DEFERRED_SPLIT) {

@@ -3,6 +3,7 @@
 //! Source: Linux mm/rmap.c.
 
 use crate::folio::Folio;
+use crate::huge_memory::Mapping;
 use crate::page_vma_mapped::{Mapped, PageVmaMappedWalk, Pvmw};
 use crate::pte_batch::Fpb;
 use crate::vma::{VmFlags, Vma, VmaId};
@@ -202,8 +203,8 @@ impl<P: Platform> Mm<P> {
         head.nr_pages_mapped -= last_mapped;
         let anon = head.flags.contains(PageFlags::ANON);
         let partial = last_mapped > 0 && head.nr_pages_mapped > 0 && head.entire_mapcount == 0;
-        if anon && partial {
-            huge_memory::deferred_split_folio(self, folio);
+        if anon && partial && !head.flags.contains(PageFlags::PARTIALLY_MAPPED) {
+            huge_memory::deferred_split_folio(self, folio, Mapping::Partial);
         }
     }
 
@@ -218,8 +219,9 @@ impl<P: Platform> Mm<P> {
         let partial = head.entire_mapcount == 0
             && head.nr_pages_mapped > 0
             && u64::from(head.nr_pages_mapped) < folio.nr_pages().get();
-        if head.flags.contains(PageFlags::ANON) && partial {
-            huge_memory::deferred_split_folio(self, folio);
+        let known = head.flags.contains(PageFlags::PARTIALLY_MAPPED);
+        if head.flags.contains(PageFlags::ANON) && partial && !known {
+            huge_memory::deferred_split_folio(self, folio, Mapping::Partial);
         }
     }
 
@@ -382,7 +384,9 @@ pub(crate) fn try_to_unmap_one<P: Platform>(
             mm.folio_remove_rmap_ptes(folio, pte.pfn(), nr);
             mm.folio_put_refs(folio, nr.get());
         }
-        if nr == folio.nr_pages() {
+        // Without batches there is no such shortcut: the walk finds its end by itself.
+        let batches = mm.pt.kernel.lazyfree_unmap_batched || nr > NrPages::ONE;
+        if batches && nr == folio.nr_pages() {
             break;
         }
         walk.advance(nr);
@@ -505,7 +509,8 @@ fn ttu_anon_swapbacked_pages<P: Platform>(
     pte: Pte<P::Arch>,
     nr: NrPages,
 ) -> Result<(), Aborted> {
-    if mm.pt.kernel.swap_api == SwapApi::Cluster && !mm.pt.kernel.anon_unmap_batched {
+    let batched = mm.pt.kernel.anon_unmap_batched && folio.is_large();
+    if mm.pt.kernel.swap_api == SwapApi::Cluster && !batched {
         mm.fentry(Event::FnTtuAnonSwapbackedFolio);
     }
     let page = pte.pfn();
@@ -530,7 +535,7 @@ fn ttu_anon_swapbacked_pages<P: Platform>(
     if pte.is_uffd_wp() {
         swp_pte = swp_pte.swp_mkuffd_wp();
     }
-    if mm.pt.kernel.anon_unmap_batched {
+    if batched {
         mm.pt.set_softleaf_ptes(at, swp_pte, nr);
     } else {
         mm.pt.set_pte_at(at, swp_pte);

@@ -51,6 +51,17 @@ impl Slot {
 struct Cluster {
     slots: Vec<Slot>,
     used: u64,
+    /// What is allocated from it, until it is empty again.
+    order: Order,
+}
+
+/// Which clusters an order turns to when its own is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Prefer {
+    /// Empty ones (until 6.17).
+    Free,
+    /// Partly used ones of the same order.
+    Nonfull,
 }
 
 /// The swap device.
@@ -77,7 +88,7 @@ impl Swap {
             slot_cache: 0,
         };
         if pages > 0 {
-            swap.take(0, 1);
+            swap.take(0, Order::ZERO, 1);
             swap.slot(0).bad = true;
         }
         swap
@@ -113,29 +124,46 @@ impl Swap {
         (cached != 0).then(|| Pfn::new(u64::from(cached) - 1))
     }
 
-    /// `cluster_alloc_swap_entry()`: `n` free, naturally aligned slots, first in the order's own
-    /// cluster. Says whether it had to look for another cluster.
-    fn alloc(&mut self, order: Order) -> Option<(u64, bool)> {
+    /// `cluster_alloc_swap_entry()`: free, naturally aligned slots for a folio of `order`, first
+    /// in the order's own cluster. Says whether it had to look for another cluster.
+    fn alloc(&mut self, order: Order, prefer: Prefer) -> Option<(u64, bool)> {
         let n = order.pages();
         if self.free() < n {
             return None;
         }
         let own = usize::from(order.get());
         if let Some(at) = self.next[own]
+            && self.is_usable(at / CLUSTER, order)
             && let Some(offset) = self.scan_cluster(at, n)
         {
             self.next[own] = Some(offset + n).filter(|next| !next.is_multiple_of(CLUSTER));
             return Some((offset, false));
         }
-        let fresh = self.clusters.iter().position(Option::is_none);
-        let candidates = fresh.into_iter().chain(0..self.clusters.len());
-        for cluster in candidates {
-            if let Some(offset) = self.scan_cluster(cluster as u64 * CLUSTER, n) {
-                self.next[own] = Some(offset + n).filter(|next| !next.is_multiple_of(CLUSTER));
-                return Some((offset, true));
-            }
-        }
-        None
+        let offset = self.other_cluster(order, prefer)?;
+        self.next[own] = Some(offset + n).filter(|next| !next.is_multiple_of(CLUSTER));
+        Some((offset, true))
+    }
+
+    /// `cluster_is_usable()`: whether the cluster is empty or of that order.
+    fn is_usable(&self, cluster: u64, order: Order) -> bool {
+        self.clusters[cluster as usize].as_ref().is_none_or(|c| c.order == order)
+    }
+
+    /// Slots in a cluster that is empty, or of the same order; single slots may come from any.
+    fn other_cluster(&self, order: Order, prefer: Prefer) -> Option<u64> {
+        let all = || (0..).zip(&self.clusters);
+        let scan = |cluster: u64| self.scan_cluster(cluster * CLUSTER, order.pages());
+        let free = || all().filter(|(_, c)| c.is_none()).find_map(|(i, _)| scan(i));
+        let nonfull = || {
+            let same = |c: &Box<Cluster>| c.order == order;
+            all().filter(|(_, c)| c.as_ref().is_some_and(same)).find_map(|(i, _)| scan(i))
+        };
+        let first = match prefer {
+            Prefer::Free => free().or_else(nonfull),
+            Prefer::Nonfull => nonfull().or_else(free),
+        };
+        let steal = || all().find_map(|(i, _)| scan(i));
+        first.or_else(|| if order == Order::ZERO { steal() } else { None })
     }
 
     fn scan_cluster(&self, from: u64, n: u64) -> Option<u64> {
@@ -159,10 +187,11 @@ impl Swap {
         None
     }
 
-    fn take(&mut self, offset: u64, n: u64) {
+    fn take(&mut self, offset: u64, order: Order, n: u64) {
         self.used += n;
         let cluster = self.clusters[(offset / CLUSTER) as usize].get_or_insert_with(|| {
-            Box::new(Cluster { slots: vec![Slot::default(); CLUSTER as usize], used: 0 })
+            let slots = vec![Slot::default(); CLUSTER as usize];
+            Box::new(Cluster { slots, used: 0, order })
         });
         cluster.used += n;
     }
@@ -208,14 +237,18 @@ impl<P: Platform> Mm<P> {
         } else {
             self.fentry(Event::FnSwapAllocFast);
         }
-        let Some((offset, searched)) = self.swap.alloc(folio.order) else {
+        let prefer = match self.pt.kernel.swap_api {
+            SwapApi::SlotCache => Prefer::Free,
+            SwapApi::Cluster => Prefer::Nonfull,
+        };
+        let Some((offset, searched)) = self.swap.alloc(folio.order, prefer) else {
             return Err(Errno::ENOSPC);
         };
         if searched && self.pt.kernel.swap_api == SwapApi::Cluster {
             self.fentry(Event::FnSwapAllocSlow);
         }
         let n = folio.nr_pages().get();
-        self.swap.take(offset, n);
+        self.swap.take(offset, folio.order, n);
         for i in 0..n {
             self.swap.slot(offset + i).cached = (folio.pfn.get() + i) as u32 + 1;
         }
