@@ -304,21 +304,28 @@ impl<B: Bus> Cpu<B> {
                 let pc = block.pc;
                 return self.run_part(bus, pc, max_instructions - self.core.retired_nr);
             }
-            self.core.retired_nr = retired_nr;
-            bus.count_accesses(block.accesses_nr);
-            let flow = if threaded {
-                (block.entry)(&mut self.core, bus, &block.ops)
-            } else {
-                exec::run_match(&mut self.core, bus, &block.ops)
+            // A block that loops to itself stays here, its fields at hand.
+            let mut retired_nr = retired_nr;
+            let (target, next, slot) = loop {
+                self.core.retired_nr = retired_nr;
+                bus.count_accesses(block.accesses_nr);
+                let flow = if threaded {
+                    (block.entry)(&mut self.core, bus, &block.ops)
+                } else {
+                    exec::run_match(&mut self.core, bus, &block.ops)
+                };
+                let slot = match flow {
+                    Flow::Link0 => 0,
+                    Flow::Link1 => 1,
+                    Flow::Indirect => return Stop::Goto(self.core.s.pc, None),
+                    other => return self.stop(bus, id, other),
+                };
+                let next = block.links[slot];
+                retired_nr += block.insns_nr;
+                if next != id || retired_nr > max_instructions || bus.code_dirty() {
+                    break (block.targets[slot], next, slot);
+                }
             };
-            let slot = match flow {
-                Flow::Link0 => 0,
-                Flow::Link1 => 1,
-                Flow::Indirect => return Stop::Goto(self.core.s.pc, None),
-                other => return self.stop(bus, id, other),
-            };
-            let target = block.targets[slot];
-            let next = block.links[slot];
             if next == NO_BLOCK || target & !PAGE_MASK != page || bus.code_dirty() {
                 return Stop::Goto(target, Some((id, slot)));
             }
