@@ -287,6 +287,7 @@ fn rmw_value(op: RmwOp, old: u64, b: u64, bits: u32) -> u64 {
 #[allow(clippy::unnecessary_cast, clippy::cast_lossless, reason = "one macro for several widths")]
 mod ops {
     use super::*;
+    use crate::arm64::{float, lanes};
     use crate::vector;
 
     /// An op that computes `d` from the state and never leaves the block.
@@ -938,6 +939,125 @@ mod ops {
         FMul64: u64, crate::fp::mul64; FDiv64: u64, crate::fp::div64;
         FAdd32: u32, crate::fp::add32; FSub32: u32, crate::fp::sub32;
         FMul32: u32, crate::fp::mul32; FDiv32: u32, crate::fp::div32;
+    }
+
+    /// The result of a vector op, without its high half if `c` says so.
+    #[inline(always)]
+    fn halved(op: &Op, value: u128) -> u128 {
+        if op.c == 0 { value } else { value & u128::from(u64::MAX) }
+    }
+    effect! {
+        VAnd = |s, op| *vd(s, op) = halved(op, va(s, op) & vb(s, op));
+        VOr = |s, op| *vd(s, op) = halved(op, va(s, op) | vb(s, op));
+        VXor = |s, op| *vd(s, op) = halved(op, va(s, op) ^ vb(s, op));
+        VBic = |s, op| *vd(s, op) = halved(op, va(s, op) & !vb(s, op));
+        VBsl = |s, op| { let (a, b) = (va(s, op), vb(s, op)); let d = vd(s, op); *d = halved(op, (*d & a) | (!*d & b)) };
+        VBit = |s, op| { let (a, b) = (va(s, op), vb(s, op)); let d = vd(s, op); *d = halved(op, (*d & !b) | (a & b)) };
+        VBif = |s, op| { let (a, b) = (va(s, op), vb(s, op)); let d = vd(s, op); *d = halved(op, (*d & b) | (a & !b)) };
+        VUmaxp8 = |s, op| *vd(s, op) = lanes::neighbours(va(s, op), vb(s, op), u8::max);
+        VAddp8 = |s, op| *vd(s, op) = lanes::neighbours(va(s, op), vb(s, op), u8::wrapping_add);
+        VShrn8 = |s, op| *vd(s, op) = lanes::narrow_bytes(va(s, op), op.imm as u32);
+        VDup8 = |s, op| *vd(s, op) = halved(op, lanes::splat(0, ra(s, op)));
+        VDup32 = |s, op| *vd(s, op) = halved(op, lanes::splat(2, ra(s, op)));
+        VDup64 = |s, op| *vd(s, op) = halved(op, lanes::splat(3, ra(s, op)));
+        VLow32 = |s, op| *vd(s, op) = va(s, op) & u128::from(u32::MAX);
+        VLow64 = |s, op| *vd(s, op) = va(s, op) & u128::from(u64::MAX);
+    }
+    macro_rules! lanes2 {
+        ($($name:ident: $t:ty, |$x:ident, $y:ident| $e:expr;)*) => {
+            effect! { $($name = |s, op| {
+                let value = lanes::map2::<$t>(va(s, op), vb(s, op), |$x, $y| $e);
+                *vd(s, op) = halved(op, value);
+            };)* }
+        };
+    }
+    lanes2! {
+        VAdd8: u8, |x, y| x.wrapping_add(y);
+        VAdd16: u16, |x, y| x.wrapping_add(y);
+        VAdd32: u32, |x, y| x.wrapping_add(y);
+        VAdd64: u64, |x, y| x.wrapping_add(y);
+        VSub8: u8, |x, y| x.wrapping_sub(y);
+        VSub16: u16, |x, y| x.wrapping_sub(y);
+        VSub32: u32, |x, y| x.wrapping_sub(y);
+        VSub64: u64, |x, y| x.wrapping_sub(y);
+        VMul16: u16, |x, y| x.wrapping_mul(y);
+        VMul32: u32, |x, y| x.wrapping_mul(y);
+        VCmeq8: u8, |x, y| if x == y { !0 } else { 0 };
+        VCmeq16: u16, |x, y| if x == y { !0 } else { 0 };
+        VCmeq32: u32, |x, y| if x == y { !0 } else { 0 };
+        VCmhi8: u8, |x, y| if x > y { !0 } else { 0 };
+        VCmhs8: u8, |x, y| if x >= y { !0 } else { 0 };
+        VUmax8: u8, |x, y| x.max(y);
+        VUmin8: u8, |x, y| x.min(y);
+    }
+    macro_rules! lanes1 {
+        ($($name:ident: $t:ty, |$x:ident, $n:ident| $e:expr;)*) => {
+            effect! { $($name = |s, op| {
+                let $n = op.imm as u32;
+                let value = lanes::map1::<$t>(va(s, op), |$x| $e);
+                *vd(s, op) = halved(op, value);
+            };)* }
+        };
+    }
+    lanes1! {
+        VCmeqZ8: u8, |x, _n| if x == 0 { !0 } else { 0 };
+        VShlI16: u16, |x, n| x.wrapping_shl(n);
+        VShlI32: u32, |x, n| x.wrapping_shl(n);
+        VShlI64: u64, |x, n| x.wrapping_shl(n);
+        VShrI8: u8, |x, n| x.checked_shr(n).unwrap_or(0);
+        VShrI16: u16, |x, n| x.checked_shr(n).unwrap_or(0);
+        VShrI32: u32, |x, n| x.checked_shr(n).unwrap_or(0);
+        VShrI64: u64, |x, n| x.checked_shr(n).unwrap_or(0);
+        VSarI16: u16, |x, n| (x.cast_signed() >> n.min(15)).cast_unsigned();
+        VSarI32: u32, |x, n| (x.cast_signed() >> n.min(31)).cast_unsigned();
+    }
+    macro_rules! lengthen {
+        ($($name:ident: $narrow:ty => $wide:ty, $($as:ty),*;)*) => {
+            effect! { $($name = |s, op| {
+                let (a, n) = (va(s, op) >> (64 * u32::from(op.x & 1)), op.imm as u32);
+                *vd(s, op) = lanes::build::<$wide>(|i| {
+                    (lanes::get::<$narrow>(a, i) $(as $as)*).wrapping_shl(n)
+                });
+            };)* }
+        };
+    }
+    lengthen! {
+        VUshll8: u8 => u16, u16; VUshll16: u16 => u32, u32; VUshll32: u32 => u64, u64;
+        VSshll8: u8 => u16, i8, i16, u16; VSshll16: u16 => u32, i16, i32, u32;
+        VSshll32: u32 => u64, i32, i64, u64;
+    }
+    macro_rules! fp_lanes {
+        ($($name:ident: $t:ty, |$d:ident, $x:ident, $y:ident| $e:expr;)*) => {
+            effect! { $($name = |s, op| {
+                let (a, b, d) = (va(s, op), vb(s, op), *vd(s, op));
+                let lanes = (if op.c == 0 { 128 } else { 64 }) / <$t>::BITS;
+                let mut value = 0;
+                for i in 0..lanes {
+                    let at = i * <$t>::BITS;
+                    let ($d, $x, $y) = ((d >> at) as $t, (a >> at) as $t, (b >> at) as $t);
+                    value |= u128::from($e) << at;
+                }
+                *vd(s, op) = value;
+            };)* }
+        };
+    }
+    fp_lanes! {
+        VFAdd32: u32, |_d, x, y| crate::fp::add32(x, y, crate::fp::NanRule::Arm);
+        VFAdd64: u64, |_d, x, y| crate::fp::add64(x, y, crate::fp::NanRule::Arm);
+        VFSub32: u32, |_d, x, y| crate::fp::sub32(x, y, crate::fp::NanRule::Arm);
+        VFSub64: u64, |_d, x, y| crate::fp::sub64(x, y, crate::fp::NanRule::Arm);
+        VFMul32: u32, |_d, x, y| crate::fp::mul32(x, y, crate::fp::NanRule::Arm);
+        VFMul64: u64, |_d, x, y| crate::fp::mul64(x, y, crate::fp::NanRule::Arm);
+        VFMla32: u32, |d, x, y| float::fma(d, x, y);
+        VFMla64: u64, |d, x, y| float::fma(d, x, y);
+    }
+    effect! {
+        FMAdd32 = |s, op| *vd(s, op) = u128::from(float::fma(vc(s, op) as u32, va(s, op) as u32, vb(s, op) as u32));
+        FMSub32 = |s, op| *vd(s, op) = u128::from(float::fma(vc(s, op) as u32, va(s, op) as u32 ^ 1 << 31, vb(s, op) as u32));
+        FCmpArm32 = |s, op| s.set_cc(CcKind::Nzcv, float::compare_flags(va(s, op) as u32, vb(s, op) as u32), 0, 0);
+        FMAdd64 = |s, op| *vd(s, op) = u128::from(float::fma(vc(s, op) as u64, va(s, op) as u64, vb(s, op) as u64));
+        FMSub64 = |s, op| *vd(s, op) = u128::from(float::fma(vc(s, op) as u64, va(s, op) as u64 ^ 1 << 63, vb(s, op) as u64));
+        FCmpArm64 = |s, op| s.set_cc(CcKind::Nzcv, float::compare_flags(va(s, op) as u64, vb(s, op) as u64), 0, 0);
     }
 
     pub(super) fn X86<B: Bus>(core: &mut Core<B::Fault>, bus: &mut B, op: &Op) -> Flow {

@@ -1114,6 +1114,130 @@ macro_rules! for_each_code {
             FMul32,
             /// as FAdd32: va / vb
             FDiv32,
+            /// vd = va & vb; c = 1: of the low half only, the rest of vd is zeroed
+            VAnd,
+            /// vd = va | vb; c = 1: of the low half only, the rest of vd is zeroed
+            VOr,
+            /// vd = va ^ vb; c = 1: of the low half only, the rest of vd is zeroed
+            VXor,
+            /// vd = va & !vb; c = 1: of the low half only, the rest of vd is zeroed
+            VBic,
+            /// vd = bits of vd choose between va and vb (arm64); c = 1: of the low half only, the rest of vd is zeroed
+            VBsl,
+            /// vd = vb chooses between va and vd (arm64); c = 1: of the low half only, the rest of vd is zeroed
+            VBit,
+            /// vd = vb chooses between vd and va (arm64); c = 1: of the low half only, the rest of vd is zeroed
+            VBif,
+            /// vd = va + vb in lanes of 8 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VAdd8,
+            /// vd = va + vb in lanes of 16 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VAdd16,
+            /// vd = va + vb in lanes of 32 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VAdd32,
+            /// vd = va + vb in lanes of 64 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VAdd64,
+            /// vd = va - vb in lanes of 8 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VSub8,
+            /// vd = va - vb in lanes of 16 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VSub16,
+            /// vd = va - vb in lanes of 32 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VSub32,
+            /// vd = va - vb in lanes of 64 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VSub64,
+            /// vd = va * vb in lanes of 16 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VMul16,
+            /// vd = va * vb in lanes of 32 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VMul32,
+            /// vd = all ones where va == vb in lanes of 8 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VCmeq8,
+            /// vd = all ones where va == vb in lanes of 16 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VCmeq16,
+            /// vd = all ones where va == vb in lanes of 32 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VCmeq32,
+            /// vd = all ones where va == 0 in lanes of 8 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VCmeqZ8,
+            /// vd = all ones where va > vb, unsigned, in lanes of 8 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VCmhi8,
+            /// vd = all ones where va >= vb, unsigned, in lanes of 8 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VCmhs8,
+            /// vd = unsigned maximum in lanes of 8 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VUmax8,
+            /// vd = unsigned minimum in lanes of 8 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VUmin8,
+            /// vd = unsigned maximum of the neighbours in va, then in vb, 8 bits, 128 bits only
+            VUmaxp8,
+            /// vd = sum of the neighbours in va, then in vb, 8 bits, 128 bits only
+            VAddp8,
+            /// vd = va << imm in lanes of 16 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VShlI16,
+            /// vd = va << imm in lanes of 32 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VShlI32,
+            /// vd = va << imm in lanes of 64 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VShlI64,
+            /// vd = va >> imm, logical, in lanes of 8 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VShrI8,
+            /// vd = va >> imm, logical, in lanes of 16 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VShrI16,
+            /// vd = va >> imm, logical, in lanes of 32 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VShrI32,
+            /// vd = va >> imm, logical, in lanes of 64 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VShrI64,
+            /// vd = va >> imm, arithmetic, in lanes of 16 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VSarI16,
+            /// vd = va >> imm, arithmetic, in lanes of 32 bits; c = 1: of the low half only, the rest of vd is zeroed
+            VSarI32,
+            /// vd = low bytes of va >> imm in lanes of 16 bits, rest zero
+            VShrn8,
+            /// vd = lanes of 8 bits of half x of va, zero-extended to twice that, << imm
+            VUshll8,
+            /// vd = lanes of 16 bits of half x of va, zero-extended to twice that, << imm
+            VUshll16,
+            /// vd = lanes of 32 bits of half x of va, zero-extended to twice that, << imm
+            VUshll32,
+            /// vd = lanes of 8 bits of half x of va, sign-extended to twice that, << imm
+            VSshll8,
+            /// vd = lanes of 16 bits of half x of va, sign-extended to twice that, << imm
+            VSshll16,
+            /// vd = lanes of 32 bits of half x of va, sign-extended to twice that, << imm
+            VSshll32,
+            /// vd = the low 8 bits of integer a in every lane; c = 1: of the low half only, the rest of vd is zeroed
+            VDup8,
+            /// vd = the low 32 bits of integer a in every lane; c = 1: of the low half only, the rest of vd is zeroed
+            VDup32,
+            /// vd = the low 64 bits of integer a in every lane; c = 1: of the low half only, the rest of vd is zeroed
+            VDup64,
+            /// vd = va + vb in FP lanes of 32 bits, arm64's NaNs; c = 1: of the low half only, the rest of vd is zeroed
+            VFAdd32,
+            /// vd = va + vb in FP lanes of 64 bits, arm64's NaNs; c = 1: of the low half only, the rest of vd is zeroed
+            VFAdd64,
+            /// vd = va - vb in FP lanes of 32 bits, arm64's NaNs; c = 1: of the low half only, the rest of vd is zeroed
+            VFSub32,
+            /// vd = va - vb in FP lanes of 64 bits, arm64's NaNs; c = 1: of the low half only, the rest of vd is zeroed
+            VFSub64,
+            /// vd = va * vb in FP lanes of 32 bits, arm64's NaNs; c = 1: of the low half only, the rest of vd is zeroed
+            VFMul32,
+            /// vd = va * vb in FP lanes of 64 bits, arm64's NaNs; c = 1: of the low half only, the rest of vd is zeroed
+            VFMul64,
+            /// vd = vd + va * vb, fused, in FP lanes of 32 bits, arm64's NaNs; c = 1: of the low half only, the rest of vd is zeroed
+            VFMla32,
+            /// vd = vd + va * vb, fused, in FP lanes of 64 bits, arm64's NaNs; c = 1: of the low half only, the rest of vd is zeroed
+            VFMla64,
+            /// vd = vc + va * vb, fused, in the low 32 bits, arm64's NaNs; rest zero
+            FMAdd32,
+            /// vd = vc + va * vb, fused, in the low 64 bits, arm64's NaNs; rest zero
+            FMAdd64,
+            /// vd = vc - va * vb, fused, in the low 32 bits, arm64's NaNs; rest zero
+            FMSub32,
+            /// vd = vc - va * vb, fused, in the low 64 bits, arm64's NaNs; rest zero
+            FMSub64,
+            /// NZCV = comparison of the low 32 bits of va and vb
+            FCmpArm32,
+            /// NZCV = comparison of the low 64 bits of va and vb
+            FCmpArm64,
+            /// vd = low 32 bits of va, rest zero
+            VLow32,
+            /// vd = low 64 bits of va, rest zero
+            VLow64,
 
             /// x86 helper x
             X86,

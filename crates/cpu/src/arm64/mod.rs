@@ -9,9 +9,11 @@
 
 pub mod decode;
 mod features;
-mod float;
+pub(crate) mod float;
 mod lower;
 mod simd;
+
+pub(crate) use simd::lanes;
 
 pub use features::{HWCAP, HWCAP2};
 

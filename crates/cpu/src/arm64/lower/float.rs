@@ -41,13 +41,14 @@ pub(super) fn lower(l: &mut Lower<'_>, w: u32) {
 
 /// `FMADD`, `FMSUB`, `FNMADD`, `FNMSUB`.
 pub(super) fn multiply_add(l: &mut Lower<'_>, w: u32) {
+    let double = size(w) == 3;
     let op = match (w >> 21 & 1, w >> 15 & 1) {
-        (0, 0) => A64Op::Fmadd,
-        (0, _) => A64Op::Fmsub,
-        (_, 0) => A64Op::Fnmadd,
-        (_, _) => A64Op::Fnmsub,
+        (0, 0) => Op::new(if double { Code::FMAdd64 } else { Code::FMAdd32 }),
+        (0, _) => Op::new(if double { Code::FMSub64 } else { Code::FMSub32 }),
+        (_, 0) => scalar_op(A64Op::Fnmadd, size(w)),
+        (_, _) => scalar_op(A64Op::Fnmsub, size(w)),
     };
-    emit(l, w, scalar_op(op, size(w)).vc(vreg(w >> 10)));
+    emit(l, w, op.vc(vreg(w >> 10)));
 }
 
 fn two_sources(l: &mut Lower<'_>, w: u32) {
@@ -81,7 +82,8 @@ fn two_sources(l: &mut Lower<'_>, w: u32) {
 fn one_source(l: &mut Lower<'_>, w: u32) {
     use A64Op as O;
     let op = match (w >> 15 & 63, size(w)) {
-        (0, _) => O::Low,
+        (0, 2) => return emit(l, w, Op::new(Code::VLow32)),
+        (0, _) => return emit(l, w, Op::new(Code::VLow64)),
         (1, _) => O::Fabs,
         (2, _) => O::Fneg,
         (3, _) => O::Fsqrt,
@@ -104,8 +106,12 @@ fn one_source(l: &mut Lower<'_>, w: u32) {
 }
 
 fn compare(l: &mut Lower<'_>, w: u32) {
-    let with_zero = i64::from(w >> 3 & 1);
-    let op = scalar_op(A64Op::Fcmp, size(w)).imm(with_zero);
+    let with_zero = w >> 3 & 1 != 0;
+    let op = match (with_zero, size(w)) {
+        (true, size) => scalar_op(A64Op::Fcmp, size),
+        (false, 3) => Op::new(Code::FCmpArm64),
+        (false, _) => Op::new(Code::FCmpArm32),
+    };
     l.push(op.va(vreg(w >> 5)).vb(vreg(w >> 16)));
 }
 

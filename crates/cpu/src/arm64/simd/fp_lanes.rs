@@ -56,7 +56,7 @@ pub(super) fn exec<F: Float>(s: &mut CpuState, op: &Op, id: A64Op) -> Flow {
         O::Fdiv => build(n, |i| lane::<F>(a, i).div(lane(b, i))),
         O::Fmla => build(n, |i| float::fma::<F>(lane(d, i), lane(a, i), lane(b, i))),
         O::Fmls => build(n, |i| float::fma::<F>(lane(d, i), lane::<F>(a, i).negated(), lane(b, i))),
-        O::Fmadd | O::Fmsub | O::Fnmadd | O::Fnmsub => multiply_add::<F>(s, op, id),
+        O::Fnmadd | O::Fnmsub => multiply_add::<F>(s, op, id),
         O::Fmax => two(&float::max),
         O::Fmin => two(&float::min),
         O::Fmaxnm => two(&float::maxnm),
@@ -120,8 +120,7 @@ pub(super) fn exec<F: Float>(s: &mut CpuState, op: &Op, id: A64Op) -> Flow {
             return Flow::Next;
         }
         O::Fcmp => {
-            let second = if op.imm == 1 { zero } else { lane(b, 0) };
-            s.set_cc(CcKind::Nzcv, float::compare_flags::<F>(lane(a, 0), second), 0, 0);
+            s.set_cc(CcKind::Nzcv, float::compare_flags::<F>(lane(a, 0), zero), 0, 0);
             return Flow::Next;
         }
         O::Fccmp => {
@@ -147,17 +146,15 @@ pub(super) fn exec<F: Float>(s: &mut CpuState, op: &Op, id: A64Op) -> Flow {
     Flow::Next
 }
 
-/// `FMADD` and relatives; c is the addend.
+/// `FNMADD` and `FNMSUB`; c is the addend.
 fn multiply_add<F: Float>(s: &CpuState, op: &Op, id: A64Op) -> u128 {
     use A64Op as O;
     let at = |slot: u8| lane::<F>(s.v[usize::from(slot & 127)], 0);
     let (mut a, b, mut c) = (at(op.a), at(op.b), at(op.c));
-    if matches!(id, O::Fmsub | O::Fnmadd) {
+    if id == O::Fnmadd {
         a = a.negated();
     }
-    if matches!(id, O::Fnmadd | O::Fnmsub) {
-        c = c.negated();
-    }
+    c = c.negated();
     u128::from(float::fma(c, a, b).lane())
 }
 

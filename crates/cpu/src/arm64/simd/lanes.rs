@@ -1,7 +1,7 @@
 //! Lanes of a 128-bit value: taking apart, putting together, and mapping.
 
 /// An unsigned lane type.
-pub(super) trait Lane: Copy + Ord {
+pub(crate) trait Lane: Copy + Ord {
     /// The signed type of the same width.
     type Signed: Copy + Ord;
     /// Width.
@@ -159,13 +159,13 @@ pub(super) use by_size;
 
 /// Lane `i` of `v`.
 #[inline(always)]
-pub(super) fn get<T: Lane>(v: u128, i: usize) -> T {
+pub(crate) fn get<T: Lane>(v: u128, i: usize) -> T {
     T::get(&v.to_le_bytes(), i)
 }
 
 /// The value whose lane `i` is `f(i)`.
 #[inline(always)]
-pub(super) fn build<T: Lane>(mut f: impl FnMut(usize) -> T) -> u128 {
+pub(crate) fn build<T: Lane>(mut f: impl FnMut(usize) -> T) -> u128 {
     let mut r = [0u8; 16];
     for i in 0..T::N {
         f(i).put(&mut r, i);
@@ -175,34 +175,64 @@ pub(super) fn build<T: Lane>(mut f: impl FnMut(usize) -> T) -> u128 {
 
 /// Each lane of `a` mapped.
 #[inline(always)]
-pub(super) fn map1<T: Lane>(a: u128, mut f: impl FnMut(T) -> T) -> u128 {
+pub(crate) fn map1<T: Lane>(a: u128, mut f: impl FnMut(T) -> T) -> u128 {
     let a = a.to_le_bytes();
     build(|i| f(T::get(&a, i)))
 }
 
 /// Lanes of `a` and `b` combined.
 #[inline(always)]
-pub(super) fn map2<T: Lane>(a: u128, b: u128, mut f: impl FnMut(T, T) -> T) -> u128 {
+pub(crate) fn map2<T: Lane>(a: u128, b: u128, mut f: impl FnMut(T, T) -> T) -> u128 {
     let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
     build(|i| f(T::get(&a, i), T::get(&b, i)))
 }
 
 /// Lanes of `c`, `a` and `b` combined.
 #[inline(always)]
-pub(super) fn map3<T: Lane>(c: u128, a: u128, b: u128, mut f: impl FnMut(T, T, T) -> T) -> u128 {
+pub(crate) fn map3<T: Lane>(c: u128, a: u128, b: u128, mut f: impl FnMut(T, T, T) -> T) -> u128 {
     let (a, b, c) = (a.to_le_bytes(), b.to_le_bytes(), c.to_le_bytes());
     build(|i| f(T::get(&c, i), T::get(&a, i), T::get(&b, i)))
 }
 
 /// A lane as all ones or all zeros.
 #[inline(always)]
-pub(super) fn mask<T: Lane>(on: bool) -> T {
+pub(crate) fn mask<T: Lane>(on: bool) -> T {
     if on { T::ONES } else { T::ZERO }
+}
+
+/// Adjacent bytes of `a`, then of `b`, combined.
+#[inline(always)]
+pub(crate) fn neighbours(a: u128, b: u128, f: impl Fn(u8, u8) -> u8) -> u128 {
+    let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
+    let mut r = [0u8; 16];
+    for i in 0..8 {
+        r[i] = f(a[2 * i], a[2 * i + 1]);
+        r[8 + i] = f(b[2 * i], b[2 * i + 1]);
+    }
+    u128::from_le_bytes(r)
+}
+
+/// The low bytes of 16-bit lanes shifted right by `n`, in the low half.
+#[inline(always)]
+pub(crate) fn narrow_bytes(a: u128, n: u32) -> u128 {
+    build::<u8>(|i| if i < 8 { (get::<u16>(a, i) >> (n & 15)) as u8 } else { 0 })
+}
+
+/// Every lane the low bits of `value`.
+#[inline(always)]
+pub(crate) fn splat(size: u8, value: u64) -> u128 {
+    let half = match size & 3 {
+        0 => (value & 0xff) * 0x0101_0101_0101_0101,
+        1 => (value & 0xffff) * 0x0001_0001_0001_0001,
+        2 => (value & 0xffff_ffff) * 0x0000_0001_0000_0001,
+        _ => value,
+    };
+    u128::from(half) | u128::from(half) << 64
 }
 
 /// Whether lanes are read as signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Read {
+pub(crate) enum Read {
     /// Sign-extended.
     Signed,
     /// Zero-extended.
@@ -212,7 +242,7 @@ pub(super) enum Read {
 impl Read {
     /// The value of a lane.
     #[inline(always)]
-    pub(super) fn lane<T: Lane>(self, v: T) -> i128 {
+    pub(crate) fn lane<T: Lane>(self, v: T) -> i128 {
         match self {
             Read::Signed => v.wide_s(),
             Read::Unsigned => v.wide_u(),
@@ -220,13 +250,13 @@ impl Read {
     }
     /// Lane `i` of `v`, of a size given at run time.
     #[inline(always)]
-    pub(super) fn at(self, v: u128, size: u8, i: usize) -> i128 {
+    pub(crate) fn at(self, v: u128, size: u8, i: usize) -> i128 {
         by_size!(size, T => self.lane::<T>(get(v, i)))
     }
 }
 
 /// Clamps to the range of a lane; tells `saturated` when that changed the value.
-pub(super) fn saturate<T: Lane>(value: i128, range: Read, saturated: &mut bool) -> T {
+pub(crate) fn saturate<T: Lane>(value: i128, range: Read, saturated: &mut bool) -> T {
     let (low, high) = match range {
         Read::Signed => (-(1i128 << (T::BITS - 1)), (1i128 << (T::BITS - 1)) - 1),
         Read::Unsigned => (0, (1i128 << T::BITS) - 1),

@@ -13,14 +13,14 @@
 )]
 
 mod fp_lanes;
-mod lanes;
+pub(crate) mod lanes;
 
 use crate::arm64::float::{self, Float, Round, Sign};
 use crate::exec::Flow;
 use crate::flags;
 use crate::ir::{CcKind, Code, Cond, Op};
 use crate::state::CpuState;
-use lanes::{Lane, Read, build, by_size, get, map1, map2, map3, mask, saturate};
+use lanes::{Lane, Read, build, by_size, get, map1, map2, map3, mask, saturate, splat};
 
 /// Position of the lane size in the `x` field.
 const SIZE_AT: u16 = 10;
@@ -105,10 +105,10 @@ define_ops! {
     FcvtnsR, FcvtnuR, FcvtpsR, FcvtpuR, FcvtmsR, FcvtmuR, FcvtzsR, FcvtzuR, FcvtasR, FcvtauR,
     ScvtfR, UcvtfR,
     // Scalar only. The third source is c.
-    Fmadd, Fmsub, Fnmadd, Fnmsub,
-    /// Flags from va and vb, or zero if imm is 1.
+    Fnmadd, Fnmsub,
+    /// Flags from va and zero.
     Fcmp,
-    /// As Fcmp if condition c holds, else NZCV = imm.
+    /// Flags from va and vb if condition c holds, else NZCV = imm.
     Fccmp,
     /// va if condition c holds, else vb.
     Fcsel,
@@ -128,7 +128,23 @@ impl A64Op {
 }
 
 /// The micro-op on lanes of `8 << size` bits, in 128 bits if `q`.
+///
+/// Frequent ones have a code of their own, whose `c` says whether the high half is cleared.
 pub(crate) const fn lane_op(op: A64Op, size: u8, q: bool) -> Op {
+    if let Some(code) = direct(op, size) {
+        let mut op = Op::new(code);
+        op.c = if q { 0 } else { 1 };
+        return op;
+    }
+    if let Some(code) = lengthening(op, size) {
+        return Op::new(code).x(q as u16);
+    }
+    match (op, size, q) {
+        (A64Op::Umaxp, 0, true) => return Op::new(Code::VUmaxp8),
+        (A64Op::Addp, 0, true) => return Op::new(Code::VAddp8),
+        (A64Op::Shrn, 0, false) => return Op::new(Code::VShrn8),
+        _ => {}
+    }
     let q = if q { Q } else { 0 };
     Op::new(Code::A64).x(op as u16 | (size as u16 & 3) << SIZE_AT | q)
 }
@@ -136,6 +152,72 @@ pub(crate) const fn lane_op(op: A64Op, size: u8, q: bool) -> Op {
 /// The micro-op on one lane of `8 << size` bits.
 pub(crate) const fn scalar_op(op: A64Op, size: u8) -> Op {
     Op::new(Code::A64).x(op as u16 | (size as u16 & 3) << SIZE_AT | SCALAR)
+}
+
+/// The micro-op of its own that does the same as `op` on vectors, where frequent ones have one.
+const fn direct(op: A64Op, size: u8) -> Option<Code> {
+    use A64Op as O;
+    Some(match (op, size) {
+        (O::And, _) => Code::VAnd,
+        (O::Orr, _) => Code::VOr,
+        (O::Eor, _) => Code::VXor,
+        (O::Bic, _) => Code::VBic,
+        (O::Bsl, _) => Code::VBsl,
+        (O::Bit, _) => Code::VBit,
+        (O::Bif, _) => Code::VBif,
+        (O::Add, 0) => Code::VAdd8,
+        (O::Add, 1) => Code::VAdd16,
+        (O::Add, 2) => Code::VAdd32,
+        (O::Add, 3) => Code::VAdd64,
+        (O::Sub, 0) => Code::VSub8,
+        (O::Sub, 1) => Code::VSub16,
+        (O::Sub, 2) => Code::VSub32,
+        (O::Sub, 3) => Code::VSub64,
+        (O::Mul, 1) => Code::VMul16,
+        (O::Mul, 2) => Code::VMul32,
+        (O::Cmeq, 0) => Code::VCmeq8,
+        (O::Cmeq, 1) => Code::VCmeq16,
+        (O::Cmeq, 2) => Code::VCmeq32,
+        (O::Cmeq0, 0) => Code::VCmeqZ8,
+        (O::Cmhi, 0) => Code::VCmhi8,
+        (O::Cmhs, 0) => Code::VCmhs8,
+        (O::Umax, 0) => Code::VUmax8,
+        (O::Umin, 0) => Code::VUmin8,
+        (O::Shl, 1) => Code::VShlI16,
+        (O::Shl, 2) => Code::VShlI32,
+        (O::Shl, 3) => Code::VShlI64,
+        (O::Ushr, 0) => Code::VShrI8,
+        (O::Ushr, 1) => Code::VShrI16,
+        (O::Ushr, 2) => Code::VShrI32,
+        (O::Ushr, 3) => Code::VShrI64,
+        (O::Sshr, 1) => Code::VSarI16,
+        (O::Sshr, 2) => Code::VSarI32,
+        (O::DupR, 0) => Code::VDup8,
+        (O::DupR, 2) => Code::VDup32,
+        (O::DupR, 3) => Code::VDup64,
+        (O::Fadd, 2) => Code::VFAdd32,
+        (O::Fadd, 3) => Code::VFAdd64,
+        (O::Fsub, 2) => Code::VFSub32,
+        (O::Fsub, 3) => Code::VFSub64,
+        (O::Fmul, 2) => Code::VFMul32,
+        (O::Fmul, 3) => Code::VFMul64,
+        (O::Fmla, 2) => Code::VFMla32,
+        (O::Fmla, 3) => Code::VFMla64,
+        _ => return None,
+    })
+}
+
+/// The micro-op of its own that lengthens one half of a vector: `SSHLL`, `USHLL`.
+const fn lengthening(op: A64Op, size: u8) -> Option<Code> {
+    Some(match (op, size) {
+        (A64Op::Ushll | A64Op::Shll, 0) => Code::VUshll8,
+        (A64Op::Ushll | A64Op::Shll, 1) => Code::VUshll16,
+        (A64Op::Ushll | A64Op::Shll, 2) => Code::VUshll32,
+        (A64Op::Sshll, 0) => Code::VSshll8,
+        (A64Op::Sshll, 1) => Code::VSshll16,
+        (A64Op::Sshll, 2) => Code::VSshll32,
+        _ => return None,
+    })
 }
 
 /// The bits of a register that take part.
@@ -537,17 +619,6 @@ fn shift_by_register(s: &mut CpuState, id: A64Op, size: u8, a: u128, b: u128) ->
     }));
     note_saturation(s, hit);
     value
-}
-
-/// Every lane the low bits of `value`.
-fn splat(size: u8, value: u64) -> u128 {
-    let half = match size & 3 {
-        0 => (value & 0xff) * 0x0101_0101_0101_0101,
-        1 => (value & 0xffff) * 0x0001_0001_0001_0001,
-        2 => (value & 0xffff_ffff) * 0x0000_0001_0000_0001,
-        _ => value,
-    };
-    u128::from(half) | u128::from(half) << 64
 }
 
 #[inline(never)]
