@@ -185,19 +185,47 @@ fn statistics(report: &RunReport, detail: Detail) -> String {
         let pairs = names.iter().filter(|(_, n)| **n != 0);
         pairs.map(|(name, &n)| format!("{name} {}", grouped(n))).collect::<Vec<_>>().join(", ")
     };
-    let mut section = |title: String, counts: String| {
+    let mut section = |title: &str, counts: &str| {
         if !counts.is_empty() {
             text.push_str(&format!(" {}", wrap(&format!("{title}: {counts}"), WIDTH - 1, 3)));
         }
     };
-    section("TLB".to_owned(), list(&report.tlb));
+    section("TLB", &tlb(&report.tlb));
     for (size, stats) in &report.thp {
-        section(format!("folios of {size}"), list(stats));
+        section(&format!("folios of {size}"), &list(stats));
     }
     if detail == Detail::Everything {
-        section("vmstat".to_owned(), list(&report.vmstat));
+        section("TLB counters", &list(&report.tlb));
+        section("vmstat", &list(&report.vmstat));
     }
     if text.is_empty() { text } else { format!("\n{text}") }
+}
+
+/// The TLB model in a line.
+fn tlb(counters: &BTreeMap<String, u64>) -> String {
+    let get = |name: &str| counters.get(name).copied().unwrap_or(0);
+    let accesses = get("data_accesses");
+    let misses = get("l1d_misses");
+    let percent =
+        if accesses == 0 { 0 } else { u128::from(misses) * 10_000 / u128::from(accesses) };
+    let entries: u64 = counters
+        .iter()
+        .filter(|(name, _)| name.starts_with("flush_") && name.ends_with("_entries"))
+        .filter(|(name, _)| !name.ends_with("_walk_entries"))
+        .map(|(_, n)| n)
+        .sum();
+    format!(
+        "{} data accesses, {} first-level misses ({}.{:02} %), {} second-level hits, {} walks with \
+         {} loads, {} entries flushed",
+        grouped(accesses),
+        grouped(misses),
+        percent / 100,
+        percent % 100,
+        grouped(get("l2_hits")),
+        grouped(get("walks")),
+        grouped(get("walk_loads")),
+        grouped(entries),
+    )
 }
 
 /// What the reader must know: prices that are no machine's, missing calls, warnings.
@@ -234,6 +262,10 @@ mod tests {
         EventCounts::from(&counters)
     }
 
+    fn tlb_counters(list: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        list.iter().map(|&(name, n)| (name.to_owned(), n)).collect()
+    }
+
     fn sample() -> RunReport {
         let call = counts("pte_read=417792 pte_xchg=131072 tlbi_vale1is=65536 dsb_ishst=65536");
         let by_op = BTreeMap::from([("try_to_unmap_one".to_owned(), call.clone())]);
@@ -260,7 +292,7 @@ mod tests {
                 model: "generic-arm64".to_owned(),
                 ns: 37_401_913,
             },
-            tlb: BTreeMap::from([("walks".to_owned(), 1234), ("l1d_hits".to_owned(), 0)]),
+            tlb: tlb_counters(&[("data_accesses", 4000), ("l1d_misses", 50), ("walks", 40)]),
             unsupported: vec![Unsupported { calls: 2, syscall: "io_uring_setup".to_owned() }],
             vmstat: BTreeMap::new(),
             warnings: Vec::new(),
@@ -276,7 +308,7 @@ mod tests {
             " 33,554,432  instructions\n",
             "      4,096  page faults    4,096 minor, 0 major\n",
             "    417,792  PTE loads\n",
-            " TLB: walks 1,234\n",
+            " TLB: 4,000 data accesses, 50 first-level misses (1.25 %), 0 second-level hits, 40 walks",
             " folios of 64kB: swpout 3\n",
             " nobody has written down prices for neoverse-n1",
             " system calls answered with ENOSYS: io_uring_setup (2×)\n",

@@ -104,7 +104,8 @@ pub struct Threaded<B: Bus> {
 
 /// Binds ops to handlers. Returns the handler of the first op, too.
 pub fn bind<B: Bus>(ops: &[Op]) -> (Handler<B>, Box<[Threaded<B>]>) {
-    let handler_at = |i: usize| ops.get(i).map_or(handler::<B>(Code::Jump), |op| handler(op.code));
+    let handler_at =
+        |i: usize| ops.get(i).map_or_else(|| handler::<B>(&Op::new(Code::Jump)), handler);
     let bound = (1..).zip(ops).map(|(next, &op)| Threaded { next: handler_at(next), op }).collect();
     (handler_at(0), bound)
 }
@@ -144,9 +145,12 @@ macro_rules! define_dispatch {
             )*
         }
 
-        /// The handler for an op code.
-        pub fn handler<B: Bus>(code: Code) -> Handler<B> {
-            match code { $(Code::$name => threaded::$name::<B>),* }
+        /// The handler for an op.
+        pub fn handler<B: Bus>(op: &Op) -> Handler<B> {
+            if let Some(hot) = hot_vector::handler::<B>(op) {
+                return hot;
+            }
+            match op.code { $(Code::$name => threaded::$name::<B>),* }
         }
 
         /// Runs ops in a match loop.
@@ -167,6 +171,47 @@ macro_rules! define_dispatch {
     };
 }
 for_each_code!(define_dispatch);
+
+/// Handlers of their own for the vector operations that string functions and numeric loops live on.
+mod hot_vector {
+    #![allow(non_snake_case, clippy::allow_attributes, reason = "named as their operations")]
+    use super::*;
+    use crate::vector::{ARM, VecOp, vec_as};
+
+    macro_rules! hot {
+        ($($name:ident),* $(,)?) => {
+            $(fn $name<B: Bus>(
+                core: &mut Core<B::Fault>,
+                bus: &mut B,
+                ops: &[Threaded<B>],
+            ) -> Flow {
+                let Some((this, rest)) = ops.split_first() else { return Flow::Link0 };
+                let (a, b) = (va(&core.s, &this.op), vb(&core.s, &this.op));
+                let value = vec_as(VecOp::$name, &mut core.s, &this.op, a, b);
+                *vd(&mut core.s, &this.op) = value;
+                (this.next)(core, bus, rest)
+            })*
+
+            pub(super) fn handler<B: Bus>(op: &Op) -> Option<Handler<B>> {
+                if op.code != Code::Vec || op.x & ARM != 0 {
+                    return None;
+                }
+                match VecOp::from_raw(op.x) {
+                    $(VecOp::$name => Some($name::<B>),)*
+                    _ => None,
+                }
+            }
+        };
+    }
+    hot! {
+        And, Or, Xor, AndNot, Bic, Add8, Add16, Add32, Add64, Sub8, Sub16, Sub32, Sub64, Mul16,
+        Mul32, MulEvenU32, CmpEq8, CmpEq16, CmpEq32, CmpGtS8, CmpGtS16, CmpGtS32, MinU8, MaxU8,
+        MinS16, MaxS16, ShlI32, ShlI64, ShrI32, ShrI64, ShlI16, ShrI16, SarI32, ShlBytes, ShrBytes,
+        UnpackLo8, UnpackLo16, UnpackLo32, UnpackLo64, UnpackHi8, UnpackHi16, UnpackHi32,
+        UnpackHi64, PackU16, PackS32, Shuf32, ShufPd, ShufPs, CopyLo32, CopyLo64, FAdd32, FAdd64,
+        FSub32, FSub64, FMul32, FMul64, FDiv32, FDiv64, FMin64, FMax64, FSqrt64, FCmp64,
+    }
+}
 
 #[inline(always)]
 fn ra(s: &CpuState, op: &Op) -> u64 {

@@ -18,6 +18,7 @@ pub mod ir;
 mod opt;
 pub mod regs;
 pub mod state;
+mod swar;
 pub mod testbus;
 pub mod vector;
 pub mod x86_64;

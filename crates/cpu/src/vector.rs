@@ -16,6 +16,7 @@ use crate::flags::eflags;
 use crate::fp::{self, NanRule};
 use crate::ir::{CcKind, Op};
 use crate::state::CpuState;
+use crate::swar::{self, H8, H16, halves, pick};
 
 /// Bit of the `x` field that selects arm64's NaN rules.
 pub const ARM: u16 = 1 << 15;
@@ -393,16 +394,19 @@ macro_rules! lane_type {
         /// Lanes, lowest first.
         #[inline(always)]
         pub fn $split(v: u128) -> [$t; $n] {
-            std::array::from_fn(|i| (v >> (i as u32 * <$t>::BITS)) as $t)
+            let bytes = v.to_le_bytes();
+            let (lanes, _) = bytes.as_chunks::<{ size_of::<$t>() }>();
+            std::array::from_fn(|i| <$t>::from_le_bytes(lanes[i]))
         }
         /// The vector of such lanes.
         #[inline(always)]
         pub fn $join(lanes: [$t; $n]) -> u128 {
-            let mut v = 0;
-            for (i, lane) in lanes.iter().enumerate() {
-                v |= u128::from(*lane) << (i as u32 * <$t>::BITS);
+            let mut bytes = [0; 16];
+            let (chunks, _) = bytes.as_chunks_mut::<{ size_of::<$t>() }>();
+            for (chunk, lane) in chunks.iter_mut().zip(lanes) {
+                *chunk = lane.to_le_bytes();
             }
-            v
+            u128::from_le_bytes(bytes)
         }
         /// Lane by lane.
         #[inline(always)]
@@ -432,46 +436,52 @@ macro_rules! ones {
 /// The lanes of `a` and `b` combined; `old` is the destination's old value, for
 /// [`Code::VecAcc`](crate::ir::Code::VecAcc).
 pub fn vec(s: &mut CpuState, op: &Op, a: u128, b: u128, _old: u128) -> u128 {
+    vec_as(VecOp::from_raw(op.x), s, op, a, b)
+}
+
+/// As [`vec`], for an operation that the caller knows; a constant one compiles to itself alone.
+#[inline(always)]
+pub(crate) fn vec_as(which: VecOp, s: &mut CpuState, op: &Op, a: u128, b: u128) -> u128 {
     use VecOp as O;
     let imm = op.imm;
-    match VecOp::from_raw(op.x) {
+    match which {
         O::And => a & b,
         O::Or => a | b,
         O::Xor => a ^ b,
         O::AndNot => !a & b,
         O::Bic => a & !b,
         O::Orn => a | !b,
-        O::Add8 => map8(a, b, u8::wrapping_add),
-        O::Add16 => map16(a, b, u16::wrapping_add),
+        O::Add8 => halves(a, b, |x, y| swar::add(x, y, H8)),
+        O::Add16 => halves(a, b, |x, y| swar::add(x, y, H16)),
         O::Add32 => map32(a, b, u32::wrapping_add),
         O::Add64 => map64(a, b, u64::wrapping_add),
-        O::Sub8 => map8(a, b, u8::wrapping_sub),
-        O::Sub16 => map16(a, b, u16::wrapping_sub),
+        O::Sub8 => halves(a, b, |x, y| swar::sub(x, y, H8)),
+        O::Sub16 => halves(a, b, |x, y| swar::sub(x, y, H16)),
         O::Sub32 => map32(a, b, u32::wrapping_sub),
         O::Sub64 => map64(a, b, u64::wrapping_sub),
-        O::CmpEq8 => map8(a, b, |x, y| ones!(u8, x == y)),
-        O::CmpEq16 => map16(a, b, |x, y| ones!(u16, x == y)),
+        O::CmpEq8 => halves(a, b, |x, y| swar::eq(x, y, H8)),
+        O::CmpEq16 => halves(a, b, |x, y| swar::eq(x, y, H16)),
         O::CmpEq32 => map32(a, b, |x, y| ones!(u32, x == y)),
         O::CmpEq64 => map64(a, b, |x, y| ones!(u64, x == y)),
-        O::CmpGtS8 => map8(a, b, |x, y| ones!(u8, x as i8 > y as i8)),
-        O::CmpGtS16 => map16(a, b, |x, y| ones!(u16, x as i16 > y as i16)),
+        O::CmpGtS8 => halves(a, b, |x, y| swar::lt_signed(y, x, H8)),
+        O::CmpGtS16 => halves(a, b, |x, y| swar::lt_signed(y, x, H16)),
         O::CmpGtS32 => map32(a, b, |x, y| ones!(u32, x as i32 > y as i32)),
         O::CmpGtS64 => map64(a, b, |x, y| ones!(u64, x as i64 > y as i64)),
-        O::CmpGtU8 => map8(a, b, |x, y| ones!(u8, x > y)),
-        O::CmpGtU16 => map16(a, b, |x, y| ones!(u16, x > y)),
+        O::CmpGtU8 => halves(a, b, |x, y| swar::lt_unsigned(y, x, H8)),
+        O::CmpGtU16 => halves(a, b, |x, y| swar::lt_unsigned(y, x, H16)),
         O::CmpGtU32 => map32(a, b, |x, y| ones!(u32, x > y)),
         O::CmpGtU64 => map64(a, b, |x, y| ones!(u64, x > y)),
-        O::MinS8 => map8(a, b, |x, y| (x as i8).min(y as i8) as u8),
-        O::MinS16 => map16(a, b, |x, y| (x as i16).min(y as i16) as u16),
+        O::MinS8 => halves(a, b, |x, y| pick(swar::lt_signed(x, y, H8), x, y)),
+        O::MinS16 => halves(a, b, |x, y| pick(swar::lt_signed(x, y, H16), x, y)),
         O::MinS32 => map32(a, b, |x, y| (x as i32).min(y as i32) as u32),
-        O::MaxS8 => map8(a, b, |x, y| (x as i8).max(y as i8) as u8),
-        O::MaxS16 => map16(a, b, |x, y| (x as i16).max(y as i16) as u16),
+        O::MaxS8 => halves(a, b, |x, y| pick(swar::lt_signed(x, y, H8), y, x)),
+        O::MaxS16 => halves(a, b, |x, y| pick(swar::lt_signed(x, y, H16), y, x)),
         O::MaxS32 => map32(a, b, |x, y| (x as i32).max(y as i32) as u32),
-        O::MinU8 => map8(a, b, u8::min),
-        O::MinU16 => map16(a, b, u16::min),
+        O::MinU8 => halves(a, b, |x, y| pick(swar::lt_unsigned(x, y, H8), x, y)),
+        O::MinU16 => halves(a, b, |x, y| pick(swar::lt_unsigned(x, y, H16), x, y)),
         O::MinU32 => map32(a, b, u32::min),
-        O::MaxU8 => map8(a, b, u8::max),
-        O::MaxU16 => map16(a, b, u16::max),
+        O::MaxU8 => halves(a, b, |x, y| pick(swar::lt_unsigned(x, y, H8), y, x)),
+        O::MaxU16 => halves(a, b, |x, y| pick(swar::lt_unsigned(x, y, H16), y, x)),
         O::MaxU32 => map32(a, b, u32::max),
         O::ShlI16
         | O::ShlI32
@@ -480,9 +490,9 @@ pub fn vec(s: &mut CpuState, op: &Op, a: u128, b: u128, _old: u128) -> u128 {
         | O::ShrI32
         | O::ShrI64
         | O::SarI16
-        | O::SarI32 => shift(op, a, imm as u64),
+        | O::SarI32 => shift(which, a, imm as u64),
         O::Shl16 | O::Shl32 | O::Shl64 | O::Shr16 | O::Shr32 | O::Shr64 | O::Sar16 | O::Sar32 => {
-            shift(op, a, b as u64)
+            shift(which, a, b as u64)
         }
         O::ShlBytes => {
             if imm < 16 {
@@ -505,15 +515,16 @@ pub fn vec(s: &mut CpuState, op: &Op, a: u128, b: u128, _old: u128) -> u128 {
         O::LoToHi64 | O::UnpackLo64 => a & u128::from(u64::MAX) | b << 64,
         O::UnpackHi64 => a >> 64 | b & !u128::from(u64::MAX),
         O::BlendV => blend_v(a, b, s.v[0], imm),
-        x if x as u16 >= O::FAdd32 as u16 => float(op, a, b),
-        _ => integer(op, a, b),
+        x if x as u16 >= O::FAdd32 as u16 => float(which, op, a, b),
+        _ => integer(which, op, a, b),
     }
 }
 
-fn shift(op: &Op, a: u128, n: u64) -> u128 {
+#[inline(always)]
+fn shift(which: VecOp, a: u128, n: u64) -> u128 {
     use VecOp as O;
     let k = n.min(64) as u32;
-    match VecOp::from_raw(op.x) {
+    match which {
         O::ShlI16 | O::Shl16 => map1_16(a, |x| x.checked_shl(k).unwrap_or(0)),
         O::ShlI32 | O::Shl32 => map1_32(a, |x| x.checked_shl(k).unwrap_or(0)),
         O::ShlI64 | O::Shl64 => map1_64(a, |x| x.checked_shl(k).unwrap_or(0)),
@@ -573,10 +584,11 @@ macro_rules! horizontal {
     }};
 }
 
-fn integer(op: &Op, a: u128, b: u128) -> u128 {
+#[inline(always)]
+fn integer(which: VecOp, op: &Op, a: u128, b: u128) -> u128 {
     use VecOp as O;
     let imm = op.imm as usize;
-    match VecOp::from_raw(op.x) {
+    match which {
         O::Mul8 => map8(a, b, u8::wrapping_mul),
         O::Mul16 => map16(a, b, u16::wrapping_mul),
         O::Mul32 => map32(a, b, u32::wrapping_mul),
@@ -630,10 +642,10 @@ fn integer(op: &Op, a: u128, b: u128) -> u128 {
         O::HSubSat16 => horizontal!(split16, join16, 8, a, b, |x: u16, y: u16| {
             (x as i16).saturating_sub(y as i16) as u16
         }),
-        O::UnpackLo8 => interleave!(split8, join8, a, b, 0),
+        O::UnpackLo8 => swar::interleave8(a as u64, b as u64),
         O::UnpackLo16 => interleave!(split16, join16, a, b, 0),
         O::UnpackLo32 => interleave!(split32, join32, a, b, 0),
-        O::UnpackHi8 => interleave!(split8, join8, a, b, 8),
+        O::UnpackHi8 => swar::interleave8((a >> 64) as u64, (b >> 64) as u64),
         O::UnpackHi16 => interleave!(split16, join16, a, b, 4),
         O::UnpackHi32 => interleave!(split32, join32, a, b, 2),
         O::PackS16 => pack16(a, b, |x| x.clamp(-128, 127) as u8),
@@ -728,10 +740,11 @@ macro_rules! lanes_fp {
     };
 }
 
-fn float(op: &Op, a: u128, b: u128) -> u128 {
+#[inline(always)]
+fn float(which: VecOp, op: &Op, a: u128, b: u128) -> u128 {
     use VecOp as O;
     let rule = nan_rule(op.x);
-    match VecOp::from_raw(op.x) {
+    match which {
         O::FAdd32 => lanes_fp!(op, a, b, map32, u32, |x, y| fp::add32(x, y, rule)),
         O::FAdd64 => lanes_fp!(op, a, b, map64, u64, |x, y| fp::add64(x, y, rule)),
         O::FSub32 => lanes_fp!(op, a, b, map32, u32, |x, y| fp::sub32(x, y, rule)),
@@ -777,7 +790,7 @@ fn float(op: &Op, a: u128, b: u128) -> u128 {
         }
         O::FRound32 => lanes_fp!(op, a, b, map32, u32, |_x, y| round32(y, op.imm >> 8, rule)),
         O::FRound64 => lanes_fp!(op, a, b, map64, u64, |_x, y| round64(y, op.imm >> 8, rule)),
-        _ => convert(op, a, b),
+        _ => convert(which, op, a, b),
     }
 }
 
@@ -848,12 +861,12 @@ fn to_i64(v: f64) -> u64 {
     if (-limit..limit).contains(&v) { v as i64 as u64 } else { 1 << 63 }
 }
 
-fn convert(op: &Op, a: u128, b: u128) -> u128 {
+fn convert(which: VecOp, op: &Op, a: u128, b: u128) -> u128 {
     use VecOp as O;
     let scalar = op.imm & 1 != 0;
     let f32s = split32(b).map(|x| f64::from(f32::from_bits(x)));
     let f64s = split64(b).map(f64::from_bits);
-    match VecOp::from_raw(op.x) {
+    match which {
         O::Cvt32To64 if scalar => a & !u128::from(u64::MAX) | u128::from(widen(b as u32)),
         O::Cvt32To64 => join64([widen(b as u32), widen((b >> 32) as u32)]),
         O::Cvt64To32 if scalar => a & !u128::from(u32::MAX) | u128::from(narrow(b as u64)),
@@ -883,10 +896,7 @@ pub fn vec_to_r(_s: &mut CpuState, op: &Op, a: u128, _b: u128) -> u64 {
     let single = f64::from(f32::from_bits(a as u32));
     let double = f64::from_bits(a as u64);
     match VecOp::from_raw(op.x) {
-        O::Mask8 => {
-            let top = split8(a).map(|x| x >> 7);
-            top.iter().enumerate().map(|(i, &bit)| u64::from(bit) << i).sum()
-        }
+        O::Mask8 => swar::mask8(a as u64) | swar::mask8((a >> 64) as u64) << 8,
         O::Mask32 => split32(a).iter().enumerate().map(|(i, &x)| u64::from(x >> 31) << i).sum(),
         O::Mask64 => (a >> 63) as u64 & 1 | (a >> 126) as u64 & 2,
         O::F32ToI32 => u64::from(to_i32(single.round_ties_even())),

@@ -146,6 +146,8 @@ pub(crate) type Way = usize;
 #[derive(Clone, Debug)]
 pub(crate) struct Assoc {
     sets: u64,
+    /// `sets - 1` where that picks the low bits.
+    set_mask: Option<u64>,
     ways: usize,
     policy: Policy,
     /// Where this array's stamps begin.
@@ -165,6 +167,7 @@ impl Assoc {
         let queued = large && policy == Policy::Lru;
         Assoc {
             sets: sets as u64,
+            set_mask: sets.is_power_of_two().then_some(sets as u64 - 1),
             ways,
             policy,
             stamps_at,
@@ -183,8 +186,10 @@ impl Assoc {
     /// The set for a unit number that is this array's own (interleaving removed).
     #[inline]
     pub(crate) fn set_of(&self, unit: u64) -> usize {
-        let set =
-            if self.sets.is_power_of_two() { unit & (self.sets - 1) } else { unit % self.sets };
+        let set = match self.set_mask {
+            Some(mask) => unit & mask,
+            None => unit % self.sets,
+        };
         usize::try_from(set).expect("fewer sets than memory")
     }
 
@@ -192,18 +197,17 @@ impl Assoc {
     #[inline]
     pub(crate) fn find(&self, set: usize, key: Key, own: SpaceId, global: SpaceId) -> Option<Way> {
         let matches = |way: Way| {
-            self.keys[way] == key && (self.spaces[way] == own || self.spaces[way] == global)
+            let id = self.spaces[way];
+            id == own || id == global
         };
         let Some(chains) = &self.chains else {
             let first = set * self.ways;
-            let keys = &self.keys[first..first + self.ways];
-            return (0..keys.len())
-                .find(|&i| keys[i] == key && matches(first + i))
-                .map(|i| first + i);
+            let mut keys = self.keys[first..first + self.ways].iter().enumerate();
+            return keys.find(|&(i, &k)| k == key && matches(first + i)).map(|(i, _)| first + i);
         };
         let mut at = chains.heads[chains.bucket(key)];
         while at != END {
-            if matches(at as usize) {
+            if self.keys[at as usize] == key && matches(at as usize) {
                 return Some(at as usize);
             }
             at = chains.next[at as usize];
@@ -233,15 +237,22 @@ impl Assoc {
         spaces.is_live(self.entries[way].tag, self.spaces[way])
     }
 
-    /// Chooses the way of `set` that makes room.
-    pub(crate) fn victim(&mut self, set: usize, stamps: &[u64], spaces: &Spaces) -> Way {
+    /// Chooses the way of `set` that makes room; entries of `now` are known to be valid.
+    pub(crate) fn victim(
+        &mut self,
+        set: usize,
+        stamps: &[u64],
+        spaces: &Spaces,
+        now: SpaceId,
+    ) -> Way {
         if !self.queues.is_empty() {
             return self.next_due(set, stamps, spaces);
         }
         let first = set * self.ways;
-        let ways = first..first + self.ways;
-        if let Some(way) = ways.clone().find(|&way| !self.is_live(way, spaces)) {
-            return way;
+        let ids = &self.spaces[first..first + self.ways];
+        let dead = |(i, &id): (usize, &SpaceId)| id != now && !self.is_live(first + i, spaces);
+        if let Some(i) = ids.iter().enumerate().position(dead) {
+            return first + i;
         }
         let stamps = &stamps[self.stamps_at + first..][..self.ways];
         first
@@ -324,13 +335,8 @@ impl Assoc {
 
 /// Index of the smallest stamp, the lowest of equals.
 fn oldest(stamps: &[u64]) -> usize {
-    let mut found = (u64::MAX, 0);
-    for (i, &stamp) in stamps.iter().enumerate() {
-        if stamp < found.0 {
-            found = (stamp, i);
-        }
-    }
-    found.1
+    let smallest = stamps.iter().copied().min();
+    stamps.iter().position(|&stamp| Some(stamp) == smallest).unwrap_or(0)
 }
 
 /// Follows the tree to the half that was used longer ago, the left one of equals.

@@ -70,6 +70,8 @@ pub(crate) struct Level {
     arrays: Vec<Assoc>,
     /// By reach, smallest first.
     routes: Vec<Route>,
+    /// Index of the route by reach.
+    route_of: [u8; 64],
     /// Pieces of larger leaves in the arrays, valid or not.
     pieces: usize,
     /// Entries of all arrays.
@@ -83,8 +85,14 @@ impl Level {
         geometry: &[ArrayGeometry<T>],
         stamps_at: &mut usize,
     ) -> Level {
-        let mut level =
-            Level { held, arrays: Vec::new(), routes: Vec::new(), pieces: 0, entries_nr: 0 };
+        let mut level = Level {
+            held,
+            arrays: Vec::new(),
+            routes: Vec::new(),
+            route_of: [0; 64],
+            pieces: 0,
+            entries_nr: 0,
+        };
         for array in geometry {
             let index = level.arrays.len();
             level.arrays.push(Assoc::new(array.entries, array.ways, array.policy, *stamps_at));
@@ -98,6 +106,9 @@ impl Level {
             }
         }
         level.routes.sort_by_key(|route| route.shift);
+        for (index, route) in (0..).zip(&level.routes) {
+            level.route_of[route.shift as usize] = index;
+        }
         level
     }
 
@@ -121,6 +132,7 @@ impl Level {
         self.routes.iter().rev().map(|route| route.shift).find(|&held| held <= shift)
     }
 
+    #[inline]
     fn home(&self, route: &Route, key: Key) -> (usize, usize) {
         let unit = key.unit();
         let array = match route.arrays.as_slice() {
@@ -150,15 +162,20 @@ impl Level {
     }
 
     /// Chooses where `key` goes; what is there must be gone before [`Level::write`].
-    pub(crate) fn make_room(&mut self, key: Key, stamps: &[u64], spaces: &Spaces) -> Place {
-        let route = self.route(key.shift());
-        let (array, set) = self.home(&self.routes[route], key);
-        Place { array, way: self.arrays[array].victim(set, stamps, spaces) }
+    pub(crate) fn make_room(
+        &mut self,
+        key: Key,
+        stamps: &[u64],
+        spaces: &Spaces,
+        now: SpaceId,
+    ) -> Place {
+        let (array, set) = self.home(&self.routes[self.route(key.shift())], key);
+        Place { array, way: self.arrays[array].victim(set, stamps, spaces, now) }
     }
 
+    #[inline]
     fn route(&self, shift: u32) -> usize {
-        let found = self.routes.iter().position(|route| route.shift == shift);
-        found.expect("keys have a reach that the level holds")
+        usize::from(self.route_of[shift as usize])
     }
 
     /// Caches an entry in the place that [`Level::make_room`] chose.

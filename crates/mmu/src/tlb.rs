@@ -490,7 +490,7 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
             return;
         }
         let key = Key::around(page, level.shift());
-        let at = self.walk_caches.make_room(key, &self.lower_stamps, &self.spaces);
+        let at = self.walk_caches.make_room(key, &self.lower_stamps, &self.spaces, self.own.own);
         let entry =
             Cached { base: next.get(), tag: self.tag, key: 0, flags: rights.raw(), span: 0 };
         let displaced = self.walk_caches.write(at, key, self.own.own, entry, &mut self.spaces);
@@ -509,7 +509,7 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
         }
         let key = Key::around(page, shift);
         let stamps = if is_first { &self.stamps[..] } else { &self.lower_stamps };
-        let at = self.levels[level].make_room(key, stamps, &self.spaces);
+        let at = self.levels[level].make_room(key, stamps, &self.spaces, self.own.own);
         self.clear_fast(level, at);
         let (space, scope) = match leaf.scope {
             Scope::Global => (self.own.global, Cached::GLOBAL),
@@ -530,6 +530,7 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
         Some(at)
     }
 
+    #[inline]
     fn touch(&mut self, level: usize, at: Place) {
         let stamp_at = self.levels[level].stamp_at(at);
         if level < self.first_levels_nr {
@@ -855,7 +856,14 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
     }
 
     /// Reports the use of an entry that is stale for `va`, once.
+    #[inline]
     fn check_stale(&mut self, place: Where, at: Place, va: VirtAddr, access: Access) {
+        if !self.marks.is_empty() {
+            self.report_stale(place, at, va, access);
+        }
+    }
+
+    fn report_stale(&mut self, place: Where, at: Place, va: VirtAddr, access: Access) {
         let level = match place {
             Where::Tlb(level) => &mut self.levels[level],
             Where::Walk => &mut self.walk_caches,

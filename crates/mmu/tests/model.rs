@@ -1,6 +1,8 @@
 //! The fast TLB model equals the slow one, count for count and address for address, on random and
 //! adversarial streams over tables that change under it.
 
+#![expect(clippy::cast_possible_truncation, reason = "spaces, tags and leaves are few")]
+
 mod common;
 
 use arch::{Arm64, Broadcast, LeafOnly, SwitchKind, TableLevel, TlbOp, TlbPort, X86_64};

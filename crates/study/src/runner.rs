@@ -46,7 +46,7 @@ pub fn run(request: &RunRequest, console: &mut dyn Console) -> Result<RunReport,
         status: status::INTERNAL,
     })?;
     let outcome = machine::run(&config, &request.program.bytes, &Priced(&prices), console);
-    let outcome = outcome.map_err(|error| failure(&error))?;
+    let outcome = outcome.map_err(|error| failure(&request.program.path, &error))?;
     Ok(report(request, &config, &prices, &outcome))
 }
 
@@ -106,7 +106,7 @@ fn prices(config: &RunConfig) -> Result<PriceList, PriceError> {
     prices.with_instruction(machine.clock.ns_per_instruction())
 }
 
-fn failure(error: &RunError) -> Failure {
+fn failure(path: &str, error: &RunError) -> Failure {
     let status = match error.kind {
         RunErrorKind::Program => status::NO_ELF,
         RunErrorKind::Request => status::USAGE,
@@ -114,7 +114,7 @@ fn failure(error: &RunError) -> Failure {
         RunErrorKind::Unsupported => status::UNSUPPORTED,
         RunErrorKind::Limit => status::LIMIT,
     };
-    Failure { message: error.message.clone(), status }
+    Failure { message: format!("{path}: {}", error.message), status }
 }
 
 fn report(

@@ -2,6 +2,8 @@
 //! tree is called for, flushes by looking at everything. It shares the walker with the fast
 //! model (which has tests of its own) and nothing else.
 
+#![expect(clippy::cast_possible_truncation, reason = "sets, ways and shifts are small")]
+
 use arch::{Broadcast, LeafOnly, SwitchKind, TableLevel, TlbOp};
 use mmu::{
     Access, ArrayGeometry, Controls, Covers, DirtyState, Fault, FaultKind, FlushKind, Geometry,
