@@ -430,6 +430,20 @@ fn transfer_is_free(w: u32) -> bool {
 }
 
 #[test]
+fn cryptography_agrees() {
+    let mut r = Random(6);
+    let classes = [
+        (0xffff_0c00, 0x4e28_0800), // AES
+        (0xffe0_8c00, 0x5e00_0000), // SHA, three registers
+        (0xffff_0c00, 0x5e28_0800), // SHA, two registers
+        (0xbfe0_fc00, 0x0ee0_e000), // PMULL of 64 bits
+    ];
+    let words: Vec<u32> =
+        classes.iter().flat_map(|&(mask, value)| words_of(mask, value, 80, &mut r, any)).collect();
+    check("crypto", &words, 60);
+}
+
+#[test]
 fn loads_and_stores_agree() {
     let near = |mask: u32| mask | 0xfc0 << 10 & 0x003f_0000;
     loads_and_stores(

@@ -261,10 +261,10 @@ pub(crate) const LANES: &[Lanes] = &[
     same3_scalar(0x07, D1), same3_scalar(0x08, D1), same3_scalar(0x09, ANY1),
     same3_scalar(0x0a, D1), same3_scalar(0x0b, ANY1), same3_scalar(0x10, D1),
     same3_scalar(0x11, D1), same3_scalar(0x16, HS1),
-    // Three registers of different types; PMULL has the 64-bit form of the AES extension.
+    // Three registers of different types; PMULL is of 8 or 64 bits.
     diff3(0x0, BHS), diff3(0x1, BHS), diff3(0x2, BHS), diff3(0x3, BHS), diff3(0x4, BHS),
     diff3(0x5, BHS), diff3(0x6, BHS), diff3(0x7, BHS), diff3(0x8, BHS), diff3(0x9, HS),
-    diff3(0xa, BHS), diff3(0xb, HS), diff3(0xc, BHS), diff3(0xd, HS), diff3(0xe, B),
+    diff3(0xa, BHS), diff3(0xb, HS), diff3(0xc, BHS), diff3(0xd, HS), diff3(0xe, 0xc3),
     // Two registers.
     misc2_u(0, 0x00, BHS), misc2_u(1, 0x00, BH), misc2_u(0, 0x01, B), misc2(0x02, BHS),
     misc2(0x03, ALL), misc2(0x04, BHS), misc2_u(0, 0x05, B), misc2_u(1, 0x05, BH),
@@ -319,15 +319,14 @@ fn announced(opcode: Opcode) -> bool {
         AUTIBSPPC | AUTIBSPPCR | PACIA171615 | PACIB171615 | AUTIA171615 | AUTIB171615 => false,
         PACM | SETF8 | SETF16 | RMIF | SB => false,
         // Cryptography beyond what is announced, dot product, complex, rounding, half products.
-        AESE | AESD | AESMC | AESIMC | SHA1H | SHA1SU1 | SHA256SU0 | SHA1C | SHA1P | SHA1M => false,
-        SHA1SU0 | SHA256H | SHA256H2 | SHA256SU1 | SHA512H | SHA512H2 | SHA512SU1 => false,
-        SHA512SU0 | RAX1 | BCAX | EOR3 | XAR | SM3TT1A | SM3TT1B | SM3TT2A | SM3TT2B => false,
-        SM3PARTW1 | SM3PARTW2 | SM3SS1 | SM4E | SM4EKEY => false,
+        SHA512H | SHA512H2 | SHA512SU1 | SHA512SU0 | RAX1 | BCAX | EOR3 | XAR => false,
+        SM3TT1A | SM3TT1B | SM3TT2A | SM3TT2B | SM3PARTW1 | SM3PARTW2 | SM3SS1 | SM4E | SM4EKEY => {
+            false
+        }
         UDOT | SDOT | FCMLA | FCADD | SQRDMLAH | SQRDMLSH | FMLAL | FMLSL | FMLAL2 | FMLSL2 => {
             false
         }
         FRINT32Z | FRINT32X | FRINT64Z | FRINT64X | FJCVTZS | BFCVT => false,
-        CRC32B | CRC32H | CRC32W | CRC32X | CRC32CB | CRC32CH | CRC32CW | CRC32CX => false,
         Invalid => false,
         _ => true,
     }

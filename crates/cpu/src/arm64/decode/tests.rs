@@ -40,8 +40,8 @@ fn instruction_of(line: &str) -> Option<String> {
 
 /// Mnemonics of extensions that the CPU does not announce, in objdump's spelling; `*` is a suffix.
 const UNANNOUNCED: &str = "addg subg smax smin umax umin cnt bc.* tcancel cpy* set* ld64b st64b* ldapr* ldapur* stlur* \
-    ldlar* stllr* ldraa ldrab ldg* stg* stzg* st2g stz2g gmi irg subp* pac* aut* xpac* rmif crc32* \
-    aes* sha1* sha256* sha512* sm3* sm4* bcax eor3 rax1 xar bf* fmlal* fmlsl* fcmla fcadd fjcvtzs \
+    ldlar* stllr* ldraa ldrab ldg* stg* stzg* st2g stz2g gmi irg subp* pac* aut* xpac* rmif \
+    sha512* sm3* sm4* bcax eor3 rax1 xar bf* fmlal* fmlsl* fcmla fcadd fjcvtzs \
     frint32* frint64* sdot udot usdot sudot smmla ummla usmmla sqrdmlah sqrdmlsh sb cfinv axflag \
     xaflag wfet wfit retaa* retab* braa* brab* blraa* blrab* eretaa eretab ctz abs";
 
@@ -63,8 +63,7 @@ fn is_unannounced(listed: &str) -> bool {
         o.ends_with(".4h") || o.ends_with(".8h") || o.starts_with('h') || o.contains(".h[")
     });
     let converts = ["fcvt", "fcvtl", "fcvtl2", "fcvtn", "fcvtn2"].contains(&mnemonic);
-    let poly64 = mnemonic.starts_with("pmull") && operands.contains(".1q");
-    named || poly64 || (float && half && !converts)
+    named || (float && half && !converts)
 }
 
 fn is_undefined(listed: &str) -> bool {

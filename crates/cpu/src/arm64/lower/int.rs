@@ -4,6 +4,7 @@
 
 use super::{Lower, cond, dst, dst_sp, shift_code, src, src_sp};
 use crate::arm64::decode::A64;
+use crate::arm64::simd::A64Op;
 use crate::ir::{CcKind, CcOp, Code, Cond, Op, Reg, Width, ZERO};
 
 const T0: Reg = Reg::tmp(0);
@@ -471,6 +472,11 @@ fn two_sources(l: &mut Lower<'_>, w: u32) {
         9 => sized(sf, Code::Shr32, Code::Shr64),
         10 => sized(sf, Code::Sar32, Code::Sar64),
         11 => sized(sf, Code::Ror32, Code::Ror64),
+        16..=23 => {
+            // Size in bits 11–10, the Castagnoli polynomial in bit 12.
+            let op = A64Op::Crc32.op().imm(i64::from(w >> 10 & 7));
+            return l.push(op.d(dst(w)).a(src(w >> 5)).b(src(w >> 16)));
+        }
         _ => return l.unsupported(),
     };
     l.push(Op::new(code).d(dst(w)).a(src(w >> 5)).b(src(w >> 16)));

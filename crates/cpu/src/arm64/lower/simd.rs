@@ -61,6 +61,7 @@ fn emit(l: &mut Lower<'_>, w: u32, op: Op) {
 fn registers(l: &mut Lower<'_>, w: u32) {
     if w >> 21 & 1 == 0 {
         return match (w >> 10 & 3, u(w)) {
+            (0, false) if is_scalar(w) => sha(l, w),
             (1 | 3, _) => copy(l, w),
             (2, false) => permute(l, w),
             (0, false) => table(l, w),
@@ -75,10 +76,43 @@ fn registers(l: &mut Lower<'_>, w: u32) {
     }
     match w >> 17 & 15 {
         0 => two_registers(l, w),
+        4 => cryptography(l, w),
         8 if is_scalar(w) => scalar_pair(l, w),
         8 => across(l, w),
         _ => l.unsupported(),
     }
+}
+
+/// SHA-1 and SHA-256 on three registers.
+fn sha(l: &mut Lower<'_>, w: u32) {
+    use A64Op as O;
+    let op = match w >> 12 & 7 {
+        0 => O::Sha1c,
+        1 => O::Sha1p,
+        2 => O::Sha1m,
+        3 => O::Sha1su0,
+        4 => O::Sha256h,
+        5 => O::Sha256h2,
+        6 => O::Sha256su1,
+        _ => return l.unsupported(),
+    };
+    emit(l, w, op.op());
+}
+
+/// AES and SHA on two registers.
+fn cryptography(l: &mut Lower<'_>, w: u32) {
+    use A64Op as O;
+    let op = match (is_scalar(w), w >> 12 & 31) {
+        (true, 0) => O::Sha1h,
+        (true, 1) => O::Sha1su1,
+        (true, 2) => O::Sha256su0,
+        (false, 4) => O::Aese,
+        (false, 5) => O::Aesd,
+        (false, 6) => O::Aesmc,
+        (false, 7) => O::Aesimc,
+        _ => return l.unsupported(),
+    };
+    emit(l, w, op.op());
 }
 
 fn three_same(l: &mut Lower<'_>, w: u32) {
@@ -184,6 +218,7 @@ fn three_different(l: &mut Lower<'_>, w: u32) {
         11 => O::Sqdmlsl,
         12 => pick(O::Smull, O::Umull),
         13 => O::Sqdmull,
+        14 if size(w) == 3 => O::Pmull64,
         14 => O::Pmull,
         _ => return l.unsupported(),
     };

@@ -12,6 +12,7 @@
     reason = "narrowing lanes is what these instructions do"
 )]
 
+mod crypto;
 mod fp_lanes;
 pub(crate) mod lanes;
 
@@ -104,6 +105,9 @@ define_ops! {
     // Conversions between integer registers (W, or X with the Q bit) and scalars.
     FcvtnsR, FcvtnuR, FcvtpsR, FcvtpuR, FcvtmsR, FcvtmuR, FcvtzsR, FcvtzuR, FcvtasR, FcvtauR,
     ScvtfR, UcvtfR,
+    // Cryptography; CRC-32 on integer registers, imm = log2 of the bytes, 4 more for the Castagnoli polynomial.
+    Aese, Aesd, Aesmc, Aesimc, Sha1c, Sha1p, Sha1m, Sha1h, Sha1su0, Sha1su1,
+    Sha256h, Sha256h2, Sha256su0, Sha256su1, Pmull64, Crc32,
     // Scalar only. The third source is c.
     Fnmadd, Fnmsub,
     /// Flags from va and zero.
@@ -466,6 +470,13 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
             s.v[usize::from(op.d & 127)] = wide;
             return Flow::Next;
         }
+        O::Pmull64 => {
+            let shift = if q { 64 } else { 0 };
+            let value = crypto::product64((a >> shift) as u64, (b >> shift) as u64);
+            s.v[usize::from(op.d & 127)] = value;
+            return Flow::Next;
+        }
+        O::Crc32 => return crc(s, op),
         O::Pmull => {
             let (x, y) =
                 if q { ((a >> 64) as u64, (b >> 64) as u64) } else { (a as u64, b as u64) };
@@ -497,9 +508,21 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
     Flow::Next
 }
 
-/// Floating point: by lane size, 32 or 64 bits.
+fn crc(s: &mut CpuState, op: &Op) -> Flow {
+    let polynomial = if op.imm & 4 != 0 { 0x82f6_3b78 } else { 0xedb8_8320 };
+    let (crc, value) = (s.r[usize::from(op.a)] as u32, s.r[usize::from(op.b)]);
+    let result = crypto::crc32(crc, value, 1 << (op.imm & 3), polynomial);
+    to_r(s, op, u64::from(result))
+}
+
+/// Cryptography, and floating point by lane size, 32 or 64 bits.
 #[inline(never)]
 fn floating(s: &mut CpuState, op: &Op, id: A64Op, size: u8) -> Flow {
+    let at = |slot: u8| usize::from(slot & 127);
+    if let Some(value) = crypto::exec(id, s.v[at(op.d)], s.v[at(op.a)], s.v[at(op.b)]) {
+        s.v[at(op.d)] = value;
+        return Flow::Next;
+    }
     if let Some(flow) = convert_format(s, op, id) {
         return flow;
     }
