@@ -67,7 +67,7 @@ pub fn differences(record: &Record, ours: &Counts, what: What) -> Vec<Difference
 
 /// Whether the only difference is that Linux was asked to reschedule inside a scan loop and
 /// looked at an entry again: at most 4 more `ptep_get`, at most 72 more raw reads.
-fn is_restart(found: &[Difference]) -> bool {
+pub(crate) fn is_restart(found: &[Difference]) -> bool {
     let extra = |event: &str| {
         found
             .iter()

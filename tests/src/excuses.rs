@@ -1,7 +1,7 @@
 //! The one table of differences that belong to how the ground truth was measured, and not to
 //! Linux. Each entry recognises exactly the differences that its reason causes.
 
-use crate::compare::Difference;
+use crate::compare::{Difference, is_restart};
 use crate::direct::is_of_first_batch;
 use crate::groundtruth::{ArchName, Kernel, Run};
 
@@ -95,6 +95,9 @@ pub fn unexplained(
             used.push(excuse.id);
         }
         left = rest;
+    }
+    if is_restart(&left) {
+        left.clear();
     }
     (left, used)
 }

@@ -2,12 +2,13 @@
 //! the comparison of both.
 //!
 //! `groundtruth` loads what was measured on instrumented Linux kernels; [`direct`] performs the
-//! phases of the measured program by calling `mm`, with a page-table walk instead of a CPU;
-//! [`compare`] says whether the counts are equal, and where not, and [`excuses`] holds what the
+//! phases of the measured program by calling `mm`, with a page-table walk instead of a CPU, and
+//! [`emulated`] runs the program; [`compare`] says whether the counts are equal, and where not, and [`excuses`] holds what the
 //! measuring set-up explains.
 
 pub mod compare;
 pub mod direct;
+pub mod emulated;
 pub mod excuses;
 pub mod groundtruth;
 pub mod guest;

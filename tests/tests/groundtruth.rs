@@ -3,6 +3,7 @@
 //! `PTESCOPE_GROUNDTRUTH` selects runs whose line contains each of its comma-separated words.
 
 use ptescope_tests::direct::Direct;
+use ptescope_tests::emulated::Emulated;
 use ptescope_tests::excuses::RunnerKind;
 use ptescope_tests::groundtruth::{Kernel, Record, load, must_be_equal};
 use ptescope_tests::report::{Report, run_all};
@@ -26,4 +27,17 @@ fn check(report: &Report) {
 #[test]
 fn mm_alone_counts_what_linux_counts() {
     check(&run_all(&Direct, RunnerKind::Direct, records()));
+}
+
+#[test]
+fn the_probe_counts_what_linux_counts() {
+    let guest = Emulated::prebuilt().expect("the guest is checked in");
+    check(&run_all(&guest, RunnerKind::Guest, records()));
+}
+
+#[test]
+fn the_measured_program_itself_counts_what_linux_counts() {
+    let Some(original) = Emulated::original() else { return };
+    let original = original.expect("PTESCOPE_ORIGINAL_PROBE holds x86_64/probe and arm64/probe");
+    check(&run_all(&original, RunnerKind::Original, records()));
 }

@@ -36,6 +36,8 @@ pub struct KernelOptions {
     pub min_sigstack: u64,
     /// What `/proc/cpuinfo` says of the model.
     pub cpu_model: String,
+    /// The CPU that programs start on.
+    pub first_cpu: CpuId,
 }
 
 /// What the machine does after a kernel entry.
@@ -449,7 +451,7 @@ where
         );
         self.mm_users.insert(mm, 1);
         let affinity = CpuMask::first(self.mm.pt.hw.cpus.max(1));
-        let cpu = self.sched.place(&affinity, CpuId::default());
+        let cpu = self.sched.place(&affinity, self.options.first_cpu);
         self.tasks.insert(
             task,
             Task {

@@ -27,6 +27,8 @@ pub struct RunConfig {
     pub seed: u64,
     /// Whether the oracles watch.
     pub check: bool,
+    /// The CPU that the program starts on, as if `taskset` had executed it there.
+    pub first_cpu: u16,
     /// When to give up.
     pub max_instructions: Option<u64>,
 }
@@ -45,6 +47,7 @@ impl RunConfig {
             env: Vec::new(),
             seed: 0,
             check: false,
+            first_cpu: 0,
             max_instructions: None,
         }
     }
