@@ -90,7 +90,7 @@ pub struct LevelExplanation {
     pub fields: Vec<Field>,
     /// What it made of the walk.
     pub step: Step,
-    /// The word that hardware leaves behind, if it differs (A, D, AF, AP[2]).
+    /// The word that hardware leaves behind, if it differs (A, D, AF, `AP[2]`).
     pub written: Option<u64>,
 }
 

@@ -943,3 +943,37 @@ fn leaf_of(key: Key, entry: &Cached) -> Leaf {
         key: entry.key,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Machine;
+    use arch::X86_64;
+
+    #[test]
+    fn running_out_of_space_numbers_erases_everything_and_goes_on() {
+        let ram_bytes = 1 << 20;
+        let mut ram = Ram::new(ram_bytes).expect("a megabyte");
+        for (slot, word) in [(0x1000, 0x2007), (0x2000, 0x3007), (0x3000, 0x4007)] {
+            ram.store_u64(PhysAddr::new(slot), word);
+        }
+        ram.store_u64(PhysAddr::new(0x4008), 0x5067);
+        let machine = Machine::by_name("skylake").expect("a preset");
+        let controls = machine.controls(ram_bytes);
+        let mut cpu = CpuTlb::<X86_64>::new(CpuId::new(0), machine.geometry, controls);
+        cpu.switch(PhysAddr::new(0x1000), Asid::new(1), SwitchKind::Keep);
+        cpu.spaces.use_up();
+        for round in 0..20u64 {
+            let va = VirtAddr::new(0x1000 + round);
+            let pa = cpu.translate(&mut ram, va, Access::Read);
+            assert_eq!(pa, Ok(PhysAddr::new(0x5000 + round)));
+            assert_eq!(cpu.cached().count(), 2, "one translation, at both levels");
+            match round % 2 {
+                0 => cpu.flush_tag(FlushKind::Cr3Reload, Asid::new(1)),
+                _ => cpu.flush_all(FlushKind::InvpcidAll),
+            }
+            assert_eq!(cpu.cached().count(), 0);
+        }
+        assert_eq!(cpu.stats().walks, 20);
+    }
+}

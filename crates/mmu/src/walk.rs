@@ -157,7 +157,7 @@ pub enum Scope {
 /// Whether the walker still owes the entry a dirty update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirtyState {
-    /// The first write sets D (x86-64) or clears AP[2] (arm64 with DBM).
+    /// The first write sets D (x86-64) or clears `AP[2]` (arm64 with DBM).
     Clean,
     /// A write changes nothing in the entry.
     Dirty,
