@@ -344,6 +344,8 @@ where
             Err(Stop::Exited) => return Outcome::Exited,
             Err(Stop::Yield) => {
                 regs.set_ret(0);
+                let cpu = self.task(task).cpu;
+                self.sched.give_up(cpu);
                 self.need_resched = true;
             }
             Err(Stop::Block(wait)) => return self.block(task, regs, wait),
