@@ -255,4 +255,7 @@ pub enum FaultAccess {
     Read,
     /// A write: the entry becomes dirty.
     Write,
+    /// A read-only pin (`FAULT_FLAG_UNSHARE`): a page that others share is copied, and the
+    /// entry stays read-only.
+    Unshare,
 }
