@@ -48,6 +48,10 @@ bitflags::bitflags! {
         const HONOR_NUMA_FAULT = 0x1000;
         /// Internal: mark the pages accessed, and dirty for a write.
         const TOUCH = 0x1_0000;
+        /// Internal: the lock was dropped once already.
+        const TRIED = 0x2_0000;
+        /// Internal: the pages are another task's.
+        const REMOTE = 0x4_0000;
         /// Internal: pin instead of taking references.
         const PIN = 0x8_0000;
         /// Internal: GUP-fast without fallback.
@@ -61,6 +65,8 @@ bitflags::bitflags! {
 
 /// Flags that callers may not pass.
 const INTERNAL: Foll = Foll::TOUCH
+    .union(Foll::TRIED)
+    .union(Foll::REMOTE)
     .union(Foll::PIN)
     .union(Foll::FAST_ONLY)
     .union(Foll::UNLOCKABLE)
@@ -131,6 +137,13 @@ impl Extent {
         }
     }
 
+    /// A run of which the walk takes all references, or those of its first page.
+    fn run<P: Platform>(mm: &Mm<P>, nr: NrPages) -> Extent {
+        let grabbed = if mm.pt.kernel.gup_merge_grab { nr } else { NrPages::ONE };
+        Extent::Pages { nr, grabbed }
+    }
+
+    /// References that the walk itself takes.
     fn grabbed(self) -> u64 {
         match self {
             Extent::Mask(_) => 1,
@@ -494,21 +507,19 @@ fn follow_huge_pmd<P: Platform>(
         return Err(NoPage::Shared);
     }
     let folio = mm.page_folio(head);
-    try_grab_folio(mm, folio, 1, walk.flags).map_err(NoPage::Refused)?;
-    if walk.flags.contains(Foll::TOUCH) {
-        touch_pmd(mm, pmdp, pmd, walk.flags);
-    }
-    let index = walk.va.vpn().get() - pmdp.va.vpn().get();
-    let mask = PMD_SIZE / PAGE_SIZE - 1;
     let extent = match mm.pt.kernel.gup_pte_batch {
         true if !mm.pt.kernel.gup_thp_stride => Extent::Mask(0),
         true => {
             let end = pmd_addr_end(walk.va, walk.end);
-            let nr = NrPages::covering(end.bytes_since(walk.va));
-            Extent::Pages { nr, grabbed: NrPages::ONE }
+            Extent::run(mm, NrPages::covering(end.bytes_since(walk.va)))
         }
-        false => Extent::Mask(mask),
+        false => Extent::Mask(PMD_SIZE / PAGE_SIZE - 1),
     };
+    try_grab_folio(mm, folio, extent.grabbed(), walk.flags).map_err(NoPage::Refused)?;
+    if walk.flags.contains(Foll::TOUCH) {
+        touch_pmd(mm, pmdp, pmd, walk.flags);
+    }
+    let index = walk.va.vpn().get() - pmdp.va.vpn().get();
     Ok(Followed { page: head.add(index), extent })
 }
 
@@ -550,8 +561,7 @@ fn follow_page_pte<P: Platform>(mm: &mut Mm<P>, walk: &Walk, pmdp: Pmdp) -> Foll
     let extent = match mm.pt.kernel.gup_pte_batch {
         true => {
             let nr = follow_pte_batch(mm, walk, folio, at, pte);
-            let merge = mm.pt.kernel.gup_merge_grab;
-            Extent::Pages { nr, grabbed: if merge { nr } else { NrPages::ONE } }
+            Extent::run(mm, nr)
         }
         false => Extent::Mask(0),
     };
