@@ -25,6 +25,12 @@ impl Random {
         self.0 ^= self.0 << 17;
         self.0 % n
     }
+    fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len as u64)).expect("less than a usize")
+    }
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.index(from.len())]
+    }
     fn range(&mut self) -> (VirtAddr, u64) {
         let first = self.below(LEN / PAGE_SIZE);
         let most = (LEN / PAGE_SIZE - first).min(600);
@@ -51,7 +57,7 @@ const RW: VmProt = VmProt::READ.union(VmProt::WRITE);
 /// Writes to parts of the region, with one folio size or another enabled.
 fn touch<A: Arch>(guest: &mut Guest<A>, random: &mut Random, times: u32) {
     for _ in 0..times {
-        let order = Thp::order_of_kib([16, 64, 128, 1024, 2048][random.below(5) as usize]);
+        let order = Thp::order_of_kib(random.pick(&[16, 64, 128, 1024, 2048]));
         guest.mm.thp = Thp::only(order.map(|order| (order, ThpSize::Always)));
         let (at, len) = random.range();
         for va in pages(at, len.min(64 * PAGE_SIZE)) {
@@ -104,7 +110,7 @@ struct Request {
 impl Request {
     fn random(random: &mut Random) -> Request {
         let (at, len) = random.range();
-        let kind = [Kind::Get, Kind::Pin, Kind::GetFast, Kind::PinFast][random.below(4) as usize];
+        let kind = random.pick(&[Kind::Get, Kind::Pin, Kind::GetFast, Kind::PinFast]);
         let mut flags = Foll::empty();
         let pin = matches!(kind, Kind::Pin | Kind::PinFast);
         let fast = matches!(kind, Kind::GetFast | Kind::PinFast);
@@ -154,7 +160,7 @@ fn state<A: Arch>(guest: &Guest<A>) -> State {
         (page.refcount, page.pincount)
     });
     let mut entries = Vec::new();
-    for va in (0..LEN).step_by(PMD_SIZE as usize).map(|i| START.wrapping_add(i)) {
+    for va in (0..LEN.div_ceil(PMD_SIZE)).map(|i| START.wrapping_add(i * PMD_SIZE)) {
         let Some(pmdp) = pt.pmd_offset(guest.id, va) else { continue };
         match pt.pte_offset(pmdp, va) {
             None => entries.push((va, pt.pmdp_get(pmdp).raw())),
@@ -191,7 +197,7 @@ fn same_but_for_batching<A: Arch>(change: fn(&mut KernelConfig), seed: u64, walk
         assert_eq!(state(&plain), state(&batched), "seed {seed}: {request:?}");
         held.push((request, first.1));
         if held.len() > 6 {
-            let (old, got) = held.remove(random.below(6) as usize);
+            let (old, got) = held.remove(random.index(6));
             old.put(&mut plain, &got);
             old.put(&mut batched, &got);
         }
