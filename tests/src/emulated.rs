@@ -89,7 +89,7 @@ impl Runner for Emulated {
             thp: thp(run),
             env: if run.spinners > 0 { vec![format!("NTHR={}", run.spinners)] } else { Vec::new() },
             // The measured programs were executed on the CPU that they pin themselves to.
-            first_cpu: 1,
+            first_cpu: Some(1),
             max_instructions: Some(MAX_INSTRUCTIONS),
             ..RunConfig::new(kernel_config(run), machine, "/probe", argv)
         };

@@ -36,8 +36,8 @@ pub struct KernelOptions {
     pub min_sigstack: u64,
     /// What `/proc/cpuinfo` says of the model.
     pub cpu_model: String,
-    /// The CPU that programs start on.
-    pub first_cpu: CpuId,
+    /// The only CPU that a program may use until it asks for others, as `taskset` would have it.
+    pub first_cpu: Option<CpuId>,
 }
 
 /// What the machine does after a kernel entry.
@@ -344,6 +344,8 @@ where
             Err(Stop::Exited) => return Outcome::Exited,
             Err(Stop::Yield) => {
                 regs.set_ret(0);
+                let cpu = self.task(task).cpu;
+                self.sched.give_up(cpu);
                 self.need_resched = true;
             }
             Err(Stop::Block(wait)) => return self.block(task, regs, wait),
@@ -450,8 +452,15 @@ where
             },
         );
         self.mm_users.insert(mm, 1);
-        let affinity = CpuMask::first(self.mm.pt.hw.cpus.max(1));
-        let cpu = self.sched.place(&affinity, self.options.first_cpu);
+        let affinity = match self.options.first_cpu {
+            Some(cpu) => {
+                let mut only = CpuMask::first(0);
+                only.insert(cpu);
+                only
+            }
+            None => CpuMask::first(self.mm.pt.hw.cpus.max(1)),
+        };
+        let cpu = self.sched.place(&affinity, CpuId::default());
         self.tasks.insert(
             task,
             Task {

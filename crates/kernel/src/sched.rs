@@ -1,7 +1,8 @@
 //! Which task runs on which CPU: one queue per CPU, first come first served.
 //!
-//! The machine decides how long a task runs; each [`Kernel::schedule`] puts the task that ran at
-//! the end of its queue. A CPU with an empty queue takes the first task that may run on it from the CPU
+//! The machine runs a task for a quantum at a time so that CPUs advance together. A task keeps its
+//! CPU for [`SLICE_TURNS`] quanta, as Linux lets it run until the timer interrupt, and then goes to the end of the queue;
+//! so does one that yields. A CPU with an empty queue takes the first task that may run on it from the CPU
 //! with the lowest index. Everything is a function of the calls made, so runs repeat.
 //!
 //! [`Kernel::schedule`]: crate::Kernel::schedule
@@ -75,17 +76,27 @@ impl CpuMask {
     }
 }
 
+/// Quanta that a task runs before another one of its CPU has its turn. With the machine's 100,000
+/// instructions each, about the 10 ms of a kernel with HZ=100.
+const SLICE_TURNS: u32 = 100;
+
 /// The run queues.
 #[derive(Debug)]
 pub(crate) struct Sched {
     queues: Vec<VecDeque<TaskId>>,
     current: Vec<Option<TaskId>>,
+    /// Quanta that the current task may still run.
+    turns_left: Vec<u32>,
 }
 
 impl Sched {
     pub(crate) fn new(cpus: u16) -> Sched {
         let nr = usize::from(cpus.max(1));
-        Sched { queues: vec![VecDeque::new(); nr], current: vec![None; nr] }
+        Sched {
+            queues: vec![VecDeque::new(); nr],
+            current: vec![None; nr],
+            turns_left: vec![0; nr],
+        }
     }
 
     pub(crate) fn cpus(&self) -> impl Iterator<Item = CpuId> + use<> {
@@ -127,12 +138,27 @@ impl Sched {
         self.cpus().filter(|&cpu| allowed.contains(cpu)).min_by_key(|&c| cost(c)).unwrap_or(prefer)
     }
 
-    /// Takes the next task for `cpu`; the one that ran goes to the end of the queue.
+    /// The current task of `cpu` gives up the rest of its slice.
+    pub(crate) fn give_up(&mut self, cpu: CpuId) {
+        if let Some(left) = self.turns_left.get_mut(cpu.index()) {
+            *left = 0;
+        }
+    }
+
+    /// Takes the next task for `cpu`: the current one if its slice is not over; else it goes to the end of the
+    /// queue.
     pub(crate) fn next(
         &mut self,
         cpu: CpuId,
         may_run_here: impl Fn(TaskId) -> bool,
     ) -> Option<TaskId> {
+        let current = self.current(cpu);
+        let left = self.turns_left.get_mut(cpu.index())?;
+        if *left > 0 && current.is_some() {
+            *left -= 1;
+            return current;
+        }
+        *left = SLICE_TURNS - 1;
         let previous = self.current.get_mut(cpu.index())?.take();
         let queue = self.queues.get_mut(cpu.index())?;
         queue.extend(previous);
@@ -165,8 +191,11 @@ mod tests {
         for id in 1..=3 {
             sched.enqueue(zero, TaskId(id));
         }
-        assert_eq!(sched.next(zero, |_| true), Some(TaskId(1)));
+        for _ in 0..SLICE_TURNS {
+            assert_eq!(sched.next(zero, |_| true), Some(TaskId(1)));
+        }
         assert_eq!(sched.next(zero, |_| true), Some(TaskId(2)));
+        sched.give_up(zero);
         assert_eq!(sched.next(one, |t| t == TaskId(1)), Some(TaskId(1)));
         assert_eq!(sched.next(zero, |_| true), Some(TaskId(3)));
         assert_eq!(sched.load(zero), 2);

@@ -27,8 +27,9 @@ pub struct RunConfig {
     pub seed: u64,
     /// Whether the oracles watch.
     pub check: bool,
-    /// The CPU that the program starts on, as if `taskset` had executed it there.
-    pub first_cpu: u16,
+    /// The only CPU that the program may use until it asks for others, as `taskset` would have
+    /// it.
+    pub first_cpu: Option<u16>,
     /// When to give up.
     pub max_instructions: Option<u64>,
 }
@@ -47,7 +48,7 @@ impl RunConfig {
             env: Vec::new(),
             seed: 0,
             check: false,
-            first_cpu: 0,
+            first_cpu: None,
             max_instructions: None,
         }
     }

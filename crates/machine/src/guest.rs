@@ -165,7 +165,7 @@ where
             hwcap2: hwcap(arch_of::<A>()).1,
             min_sigstack: min_sigstack(arch_of::<A>()),
             cpu_model: config.machine.name.to_owned(),
-            first_cpu: CpuId::new(config.first_cpu),
+            first_cpu: config.first_cpu.map(CpuId::new),
         };
         let kernel = Kernel::new(mm, options);
         let per_kilo = pricing.ns(&Counters::new(), 1024);

@@ -8,26 +8,13 @@ use crate::walk::{
     AccessDirty, Controls, DirtyState, Entry, EntryUse, HwWalk, LeafEntry, Rights, Scope,
 };
 use crate::{Access, FaultKind, Field};
+use arch::arm64::bits::{
+    ADDR_MASK as ADDRESS, AF, CONT, NG, RDONLY as AP_RDONLY, TABLE, TABLE_NO_USER, TABLE_RDONLY,
+    TABLE_UXN, USER as AP_USER, UXN, VALID, WRITE as DBM,
+};
 use arch::{Arm64, TableLevel};
 use units::{ArchId, PAGE_SIZE, PhysAddr, VirtAddr};
 
-const VALID: u64 = 1 << 0;
-/// Table at levels 0–2, page at level 3; clear: block at levels 1 and 2.
-const TABLE: u64 = 1 << 1;
-const AP_USER: u64 = 1 << 6;
-const AP_RDONLY: u64 = 1 << 7;
-const AF: u64 = 1 << 10;
-const NG: u64 = 1 << 11;
-const DBM: u64 = 1 << 51;
-const CONT: u64 = 1 << 52;
-const UXN: u64 = 1 << 54;
-const UXN_TABLE: u64 = 1 << 60;
-/// APTable[0]: no EL0 data access below.
-const AP_TABLE_NO_USER: u64 = 1 << 61;
-/// APTable[1]: no write below.
-const AP_TABLE_RDONLY: u64 = 1 << 62;
-/// Bits 47:12.
-const ADDRESS: u64 = ((1 << 48) - 1) & !(PAGE_SIZE - 1);
 /// Address bits that TBI does not ignore.
 const TBI_MASK: u64 = (1 << 56) - 1;
 
@@ -49,13 +36,13 @@ const fn kind(raw: u64, level: TableLevel) -> Kind {
 
 const fn table_limit(raw: u64) -> Rights {
     let mut limit = Rights::ALL;
-    if raw & AP_TABLE_NO_USER != 0 {
+    if raw & TABLE_NO_USER != 0 {
         limit = limit.without(Rights::READ).without(Rights::WRITE);
     }
-    if raw & AP_TABLE_RDONLY != 0 {
+    if raw & TABLE_RDONLY != 0 {
         limit = limit.without(Rights::WRITE);
     }
-    if raw & UXN_TABLE != 0 {
+    if raw & TABLE_UXN != 0 {
         limit = limit.without(Rights::EXEC);
     }
     limit
@@ -150,11 +137,11 @@ impl HwWalk for Arm64 {
             }
             Kind::Table => {
                 fields.add(63, 63, "NSTable", "ignored in non-secure state");
-                let writes = yes_no(AP_TABLE_RDONLY, "no writes below", "writes not limited");
+                let writes = yes_no(TABLE_RDONLY, "no writes below", "writes not limited");
                 fields.add(62, 62, "APTable[1]", writes);
-                let user = yes_no(AP_TABLE_NO_USER, "no EL0 data access below", "EL0 not limited");
+                let user = yes_no(TABLE_NO_USER, "no EL0 data access below", "EL0 not limited");
                 fields.add(61, 61, "APTable[0]", user);
-                let exec = yes_no(UXN_TABLE, "EL0 fetches nothing below", "EL0 fetch not limited");
+                let exec = yes_no(TABLE_UXN, "EL0 fetches nothing below", "EL0 fetch not limited");
                 fields.add(60, 60, "UXNTable", exec);
                 fields.add(59, 59, "PXNTable", "limits EL1 fetches");
                 fields.add(58, 51, "ignored", "software bits");

@@ -142,6 +142,27 @@ struct Queue {
 /// A way of an array.
 pub(crate) type Way = usize;
 
+/// What a way holds.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    key: Key,
+    space: SpaceId,
+    entry: Cached,
+}
+
+impl Slot {
+    const EMPTY: Slot = Slot {
+        key: Key::NONE,
+        space: SpaceId::NONE,
+        entry: Cached { base: 0, tag: Asid::new(0), key: 0, flags: 0, span: 0 },
+    };
+
+    #[inline]
+    fn is_live(&self, spaces: &Spaces) -> bool {
+        spaces.is_live(self.entry.tag, self.space)
+    }
+}
+
 /// An array of sets.
 #[derive(Clone, Debug)]
 pub(crate) struct Assoc {
@@ -152,11 +173,12 @@ pub(crate) struct Assoc {
     policy: Policy,
     /// Where this array's stamps begin.
     pub(crate) stamps_at: usize,
-    keys: Vec<Key>,
-    spaces: Vec<SpaceId>,
-    entries: Vec<Cached>,
+    slots: Vec<Slot>,
     chains: Option<Chains>,
     queues: Vec<Queue>,
+    /// By set: the count of flushes when all its ways were last seen valid, if none was erased
+    /// since; such a set need not be searched for room.
+    full_since: Vec<u64>,
 }
 
 impl Assoc {
@@ -171,16 +193,15 @@ impl Assoc {
             ways,
             policy,
             stamps_at,
-            keys: vec![Key::NONE; entries],
-            spaces: vec![SpaceId::NONE; entries],
-            entries: vec![Cached::default(); entries],
+            slots: vec![Slot::EMPTY; entries],
             chains: large.then(|| Chains::new(entries)),
             queues: vec![Queue::default(); if queued { sets } else { 0 }],
+            full_since: vec![u64::MAX; sets],
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.keys.len()
+        self.slots.len()
     }
 
     /// The set for a unit number that is this array's own (interleaving removed).
@@ -196,18 +217,15 @@ impl Assoc {
     /// The way of `set` that holds `key` for one of two spaces.
     #[inline]
     pub(crate) fn find(&self, set: usize, key: Key, own: SpaceId, global: SpaceId) -> Option<Way> {
-        let matches = |way: Way| {
-            let id = self.spaces[way];
-            id == own || id == global
-        };
+        let matches = |slot: &Slot| slot.key == key && (slot.space == own || slot.space == global);
         let Some(chains) = &self.chains else {
             let first = set * self.ways;
-            let mut keys = self.keys[first..first + self.ways].iter().enumerate();
-            return keys.find(|&(i, &k)| k == key && matches(first + i)).map(|(i, _)| first + i);
+            let slots = &self.slots[first..first + self.ways];
+            return slots.iter().position(matches).map(|i| first + i);
         };
         let mut at = chains.heads[chains.bucket(key)];
         while at != END {
-            if self.keys[at as usize] == key && matches(at as usize) {
+            if matches(&self.slots[at as usize]) {
                 return Some(at as usize);
             }
             at = chains.next[at as usize];
@@ -216,28 +234,29 @@ impl Assoc {
     }
 
     pub(crate) fn key(&self, way: Way) -> Key {
-        self.keys[way]
+        self.slots[way].key
     }
 
     pub(crate) fn entry(&self, way: Way) -> &Cached {
-        &self.entries[way]
+        &self.slots[way].entry
     }
 
     pub(crate) fn entry_mut(&mut self, way: Way) -> &mut Cached {
-        &mut self.entries[way]
+        &mut self.slots[way].entry
     }
 
     pub(crate) fn space(&self, way: Way) -> SpaceId {
-        self.spaces[way]
+        self.slots[way].space
     }
 
     /// Whether the way holds something valid.
     #[inline]
     pub(crate) fn is_live(&self, way: Way, spaces: &Spaces) -> bool {
-        spaces.is_live(self.entries[way].tag, self.spaces[way])
+        self.slots[way].is_live(spaces)
     }
 
     /// Chooses the way of `set` that makes room; entries of `now` are known to be valid.
+    #[inline]
     pub(crate) fn victim(
         &mut self,
         set: usize,
@@ -249,10 +268,12 @@ impl Assoc {
             return self.next_due(set, stamps, spaces);
         }
         let first = set * self.ways;
-        let ids = &self.spaces[first..first + self.ways];
-        let dead = |(i, &id): (usize, &SpaceId)| id != now && !self.is_live(first + i, spaces);
-        if let Some(i) = ids.iter().enumerate().position(dead) {
-            return first + i;
+        if self.full_since[set] != spaces.flushes() {
+            let dead = |slot: &Slot| slot.space != now && !slot.is_live(spaces);
+            if let Some(i) = self.slots[first..first + self.ways].iter().position(dead) {
+                return first + i;
+            }
+            self.full_since[set] = spaces.flushes();
         }
         let stamps = &stamps[self.stamps_at + first..][..self.ways];
         first
@@ -307,36 +328,43 @@ impl Assoc {
     }
 
     /// Puts an entry into `way`. The caller has done with what was there.
+    #[inline]
     pub(crate) fn write(&mut self, way: Way, key: Key, space: SpaceId, entry: Cached) {
+        let slot = &mut self.slots[way];
         if let Some(chains) = &mut self.chains {
-            if self.keys[way] != Key::NONE {
-                chains.remove(self.keys[way], way);
+            if slot.key != Key::NONE {
+                chains.remove(slot.key, way);
             }
             chains.insert(key, way);
         }
-        self.keys[way] = key;
-        self.spaces[way] = space;
-        self.entries[way] = entry;
+        *slot = Slot { key, space, entry };
     }
 
     /// Erases a way. Its stamp stays: a PLRU tree does not hear of invalidations.
     pub(crate) fn erase(&mut self, way: Way) {
         if let Some(chains) = &mut self.chains {
-            chains.remove(self.keys[way], way);
+            chains.remove(self.slots[way].key, way);
         }
+        let set = way / self.ways;
+        self.full_since[set] = u64::MAX;
         if !self.queues.is_empty() {
             let number = u32::try_from(way).expect("arrays are small");
-            self.queues[way / self.ways].free.push(number);
+            self.queues[set].free.push(number);
         }
-        self.keys[way] = Key::NONE;
-        self.spaces[way] = SpaceId::NONE;
+        self.slots[way].key = Key::NONE;
+        self.slots[way].space = SpaceId::NONE;
     }
 }
 
 /// Index of the smallest stamp, the lowest of equals.
 fn oldest(stamps: &[u64]) -> usize {
-    let smallest = stamps.iter().copied().min();
-    stamps.iter().position(|&stamp| Some(stamp) == smallest).unwrap_or(0)
+    let (mut found, mut smallest) = (0, u64::MAX);
+    for (i, &stamp) in stamps.iter().enumerate() {
+        let smaller = stamp < smallest;
+        found = if smaller { i } else { found };
+        smallest = if smaller { stamp } else { smallest };
+    }
+    found
 }
 
 /// Follows the tree to the half that was used longer ago, the left one of equals.

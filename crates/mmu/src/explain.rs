@@ -90,7 +90,7 @@ pub struct LevelExplanation {
     pub fields: Vec<Field>,
     /// What it made of the walk.
     pub step: Step,
-    /// The word that hardware leaves behind, if it differs (A, D, AF, AP[2]).
+    /// The word that hardware leaves behind, if it differs (A, D, AF, `AP[2]`).
     pub written: Option<u64>,
 }
 
@@ -107,7 +107,7 @@ pub struct WalkExplanation {
     pub outcome: Result<(PhysAddr, Leaf), Fault>,
 }
 
-/// RAM that is only looked at: remembers loads and swallows stores.
+/// RAM that is only looked at: remembers loads, and keeps stores to itself.
 struct Recorder<'a> {
     ram: &'a Ram,
     loads: Vec<(PhysAddr, u64)>,
@@ -116,12 +116,14 @@ struct Recorder<'a> {
 
 impl Words for Recorder<'_> {
     fn load(&mut self, slot: PhysAddr) -> u64 {
-        let raw = self.ram.load_u64(slot);
+        let raw = self.peek(slot);
         self.loads.push((slot, raw));
         raw
     }
     fn peek(&self, slot: PhysAddr) -> u64 {
-        self.ram.load_u64(slot)
+        // Tables may point to themselves: a later level then sees what an earlier one wrote.
+        let stored = self.stores.iter().rev().find(|(at, _)| *at == slot);
+        stored.map_or_else(|| self.ram.load_u64(slot), |&(_, raw)| raw)
     }
     fn store(&mut self, slot: PhysAddr, raw: u64) {
         self.stores.push((slot, raw));
@@ -163,7 +165,7 @@ pub fn explain_walk<A: HwWalk>(
             raw,
             fields: A::fields(raw, level),
             step,
-            written: words.stores.iter().find(|(at, _)| *at == slot).map(|&(_, raw)| raw),
+            written: words.stores.iter().rev().find(|(at, _)| *at == slot).map(|&(_, raw)| raw),
         });
         match step {
             Step::Table { next, .. } => table = next,

@@ -162,6 +162,7 @@ impl Level {
     }
 
     /// Chooses where `key` goes; what is there must be gone before [`Level::write`].
+    #[inline]
     pub(crate) fn make_room(
         &mut self,
         key: Key,
@@ -179,6 +180,7 @@ impl Level {
     }
 
     /// Caches an entry in the place that [`Level::make_room`] chose.
+    #[inline]
     pub(crate) fn write(
         &mut self,
         at: Place,
@@ -197,6 +199,7 @@ impl Level {
     }
 
     /// Takes an entry out of the books, but leaves it in the array.
+    #[inline]
     fn forget(&mut self, at: Place, spaces: &mut Spaces) -> Displaced {
         let array = &self.arrays[at.array];
         let (key, space, entry) = (array.key(at.way), array.space(at.way), *array.entry(at.way));

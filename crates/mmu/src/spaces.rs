@@ -78,6 +78,12 @@ impl Spaces {
         self.next_id > u32::MAX - 4 || self.era > u32::MAX - 4
     }
 
+    /// Leaves few numbers.
+    #[cfg(test)]
+    pub(crate) fn use_up(&mut self) {
+        self.next_id = u32::MAX - 9;
+    }
+
     /// The number of `tag`, a new one if it has none.
     pub(crate) fn id(&mut self, tag: Asid) -> SpaceId {
         let index = usize::from(tag.get());

@@ -77,6 +77,45 @@ const fn fast_index(page: u64) -> usize {
     ((page ^ page >> 8 ^ page >> 16) & (FAST_ENTRIES as u64 - 1)) as usize
 }
 
+/// Empties the entries that point to `way`, which holds `key`.
+#[inline]
+fn clear_way(entries: &mut [Fast; FAST_ENTRIES], key: Key, way: u64) {
+    let clear = |fast: &mut Fast| {
+        if fast.page_way & WAY_MASK == way {
+            *fast = Fast::EMPTY;
+        }
+    };
+    match key.pages() {
+        1 => clear(&mut entries[fast_index(key.first_page())]),
+        pages if pages < FAST_ENTRIES as u64 => {
+            for page in key.first_page()..key.first_page() + pages {
+                clear(&mut entries[fast_index(page)]);
+            }
+        }
+        _ => entries.iter_mut().for_each(clear),
+    }
+}
+
+/// Removes the fast entries that point to an entry of a first level.
+#[inline]
+fn clear_fast(
+    fast: &mut [[Fast; FAST_ENTRIES]; 3],
+    first: [usize; 3],
+    (level, entries): (usize, &mut Level),
+    at: Place,
+) {
+    if !entries.entry(at).has(Cached::FAST) {
+        return;
+    }
+    let (key, way) = (entries.key(at), entries.stamp_at(at) as u64);
+    entries.entry_mut(at).flags &= !Cached::FAST;
+    for (fast, first) in fast.iter_mut().zip(first) {
+        if first == level {
+            clear_way(fast, key, way);
+        }
+    }
+}
+
 /// A stale translation was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaleUse {
@@ -502,15 +541,23 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
 
     /// Caches `leaf`, or the piece of it around `page`, in a level; `None` if it does not hold such.
     fn fill(&mut self, level: usize, page: u64, leaf: &Leaf) -> Option<Place> {
-        let shift = self.levels[level].reach_within(leaf.reach.shift())?;
+        let into = &mut self.levels[level];
+        let shift = into.reach_within(leaf.reach.shift())?;
         let is_first = level < self.first_levels_nr;
         if shift < leaf.span.shift() && !is_first {
             return None;
         }
+        let (stamps, now) = if is_first {
+            (&mut self.stamps[..], self.clock)
+        } else {
+            self.lower_clock += 1;
+            (&mut self.lower_stamps[..], self.lower_clock)
+        };
         let key = Key::around(page, shift);
-        let stamps = if is_first { &self.stamps[..] } else { &self.lower_stamps };
-        let at = self.levels[level].make_room(key, stamps, &self.spaces, self.own.own);
-        self.clear_fast(level, at);
+        let at = into.make_room(key, stamps, &self.spaces, self.own.own);
+        if is_first {
+            clear_fast(&mut self.fast, self.first, (level, into), at);
+        }
         let (space, scope) = match leaf.scope {
             Scope::Global => (self.own.global, Cached::GLOBAL),
             Scope::AddressSpace => (self.own.own, 0),
@@ -522,10 +569,10 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
             tag: self.tag,
             key: leaf.key,
             flags: leaf.rights.raw() | dirty | scope,
-            span: u8::try_from(leaf.span.shift()).expect("a reach is below 64"),
+            span: leaf.span.shift().to_le_bytes()[0],
         };
-        let displaced = self.levels[level].write(at, key, space, entry, &mut self.spaces);
-        self.touch(level, at);
+        let displaced = into.write(at, key, space, entry, &mut self.spaces);
+        stamps[into.stamp_at(at)] = now;
         self.count_fill(level, displaced);
         Some(at)
     }
@@ -583,31 +630,6 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
                 Fast { tag: page | self.generation, page_way: pa.pfn().addr().get() | way };
         }
         pa
-    }
-
-    /// Removes the fast entries that point to a first-level entry.
-    fn clear_fast(&mut self, level: usize, at: Place) {
-        if level >= self.first_levels_nr || !self.levels[level].entry(at).has(Cached::FAST) {
-            return;
-        }
-        let way = self.levels[level].stamp_at(at) as u64;
-        let key = self.levels[level].key(at);
-        self.levels[level].entry_mut(at).flags &= !Cached::FAST;
-        let points_here = |fast: &Fast| fast.tag != u64::MAX && fast.page_way & WAY_MASK == way;
-        for (entries, _) in self.fast.iter_mut().zip(self.first).filter(|(_, l)| *l == level) {
-            if key.pages() < FAST_ENTRIES as u64 {
-                for page in key.first_page()..key.first_page() + key.pages() {
-                    let fast = &mut entries[fast_index(page)];
-                    if points_here(fast) {
-                        *fast = Fast::EMPTY;
-                    }
-                }
-            } else {
-                for fast in entries.iter_mut().filter(|fast| points_here(fast)) {
-                    *fast = Fast::EMPTY;
-                }
-            }
-        }
     }
 
     /// Empties the fast cache.
@@ -724,8 +746,11 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
     }
 
     fn drop_entry(&mut self, level: usize, at: Place) -> Displaced {
-        self.clear_fast(level, at);
-        self.levels[level].erase(at, &mut self.spaces)
+        let from = &mut self.levels[level];
+        if level < self.first_levels_nr {
+            clear_fast(&mut self.fast, self.first, (level, from), at);
+        }
+        from.erase(at, &mut self.spaces)
     }
 
     /// A page fault at `va` drops what was used for it, on x86-64.
@@ -834,14 +859,11 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
             for level in 0..self.levels.len() {
                 self.levels[level].overlapping(pages, spaces, &mut found);
                 for &at in &found {
-                    self.clear_fast(level, at);
-                    mark_entry(
-                        &mut self.marks,
-                        Where::Tlb(level),
-                        at,
-                        &mut self.levels[level],
-                        mark,
-                    );
+                    let marked = &mut self.levels[level];
+                    if level < self.first_levels_nr {
+                        clear_fast(&mut self.fast, self.first, (level, marked), at);
+                    }
+                    mark_entry(&mut self.marks, Where::Tlb(level), at, marked, mark);
                 }
             }
             self.walk_caches.overlapping(pages, spaces, &mut found);
@@ -919,5 +941,39 @@ fn leaf_of(key: Key, entry: &Cached) -> Leaf {
         dirty: if entry.has(Cached::DIRTY) { DirtyState::Dirty } else { DirtyState::Clean },
         scope: if entry.has(Cached::GLOBAL) { Scope::Global } else { Scope::AddressSpace },
         key: entry.key,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Machine;
+    use arch::X86_64;
+
+    #[test]
+    fn running_out_of_space_numbers_erases_everything_and_goes_on() {
+        let ram_bytes = 1 << 20;
+        let mut ram = Ram::new(ram_bytes).expect("a megabyte");
+        for (slot, word) in [(0x1000, 0x2007), (0x2000, 0x3007), (0x3000, 0x4007)] {
+            ram.store_u64(PhysAddr::new(slot), word);
+        }
+        ram.store_u64(PhysAddr::new(0x4008), 0x5067);
+        let machine = Machine::by_name("skylake").expect("a preset");
+        let controls = machine.controls(ram_bytes);
+        let mut cpu = CpuTlb::<X86_64>::new(CpuId::new(0), machine.geometry, controls);
+        cpu.switch(PhysAddr::new(0x1000), Asid::new(1), SwitchKind::Keep);
+        cpu.spaces.use_up();
+        for round in 0..20u64 {
+            let va = VirtAddr::new(0x1000 + round);
+            let pa = cpu.translate(&mut ram, va, Access::Read);
+            assert_eq!(pa, Ok(PhysAddr::new(0x5000 + round)));
+            assert_eq!(cpu.cached().count(), 2, "one translation, at both levels");
+            match round % 2 {
+                0 => cpu.flush_tag(FlushKind::Cr3Reload, Asid::new(1)),
+                _ => cpu.flush_all(FlushKind::InvpcidAll),
+            }
+            assert_eq!(cpu.cached().count(), 0);
+        }
+        assert_eq!(cpu.stats().walks, 20);
     }
 }

@@ -157,7 +157,7 @@ pub enum Scope {
 /// Whether the walker still owes the entry a dirty update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirtyState {
-    /// The first write sets D (x86-64) or clears AP[2] (arm64 with DBM).
+    /// The first write sets D (x86-64) or clears `AP[2]` (arm64 with DBM).
     Clean,
     /// A write changes nothing in the entry.
     Dirty,
@@ -412,6 +412,7 @@ fn descend<A: HwWalk>(
 }
 
 /// Leaves an entry as hardware leaves it, and returns the word.
+#[inline]
 fn mark<A: HwWalk>(
     words: &mut impl Words,
     slot: PhysAddr,
@@ -419,9 +420,9 @@ fn mark<A: HwWalk>(
     usage: EntryUse,
     stats: &mut WalkStats,
 ) -> u64 {
-    let accessed = A::used(raw, EntryUse::Table) | A::used(raw, EntryUse::Leaf(Access::Read));
     let marked = A::used(raw, usage);
     if marked != raw {
+        let accessed = A::used(raw, EntryUse::Leaf(Access::Read));
         stats.accessed_writes += u64::from(accessed != raw);
         stats.dirty_writes += u64::from(marked != accessed);
         words.store(slot, marked);

@@ -5,20 +5,12 @@
 
 use crate::walk::{Controls, DirtyState, Entry, EntryUse, HwWalk, LeafEntry, Rights, Scope};
 use crate::{Access, FaultKind, Field};
+use arch::x86_64::bits::{
+    ACCESSED as A, ADDR_MASK as ADDRESS, DIRTY as D, GLOBAL as G, NX, PAT_LARGE, PRESENT as P,
+    PSE as PS, RW, USER as US, pkey,
+};
 use arch::{TableLevel, X86_64};
 use units::{ArchId, PAGE_SIZE, PhysAddr, VirtAddr};
-
-const P: u64 = 1 << 0;
-const RW: u64 = 1 << 1;
-const US: u64 = 1 << 2;
-const A: u64 = 1 << 5;
-const D: u64 = 1 << 6;
-const PS: u64 = 1 << 7;
-const G: u64 = 1 << 8;
-const PAT_LARGE: u64 = 1 << 12;
-const NX: u64 = 1 << 63;
-/// The widest address field, bits 51:12.
-const ADDRESS: u64 = ((1 << 52) - 1) & !(PAGE_SIZE - 1);
 
 /// User mode has no right at all through a supervisor entry.
 const fn rights(raw: u64) -> Rights {
@@ -92,7 +84,7 @@ impl HwWalk for X86_64 {
             accessed: raw & A != 0,
             dirty: if raw & D != 0 { DirtyState::Dirty } else { DirtyState::Clean },
             scope: if raw & G != 0 { Scope::Global } else { Scope::AddressSpace },
-            key: (raw >> 59 & 0xf) as u8,
+            key: pkey(raw),
             contiguous: false,
         })
     }

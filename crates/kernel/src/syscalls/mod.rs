@@ -54,10 +54,17 @@ impl SyscallInfo {
     pub fn nr(&self, arch: ArchId) -> Option<u32> {
         let nr = match arch {
             ArchId::X86_64 => self.name.parse().ok().map(|s: syscalls::x86_64::Sysno| s.id()),
-            ArchId::Arm64 => self.name.parse().ok().map(|s: syscalls::aarch64::Sysno| s.id()),
+            ArchId::Arm64 => {
+                arm64_name(self.name).parse().ok().map(|s: syscalls::aarch64::Sysno| s.id())
+            }
         };
         nr.and_then(|nr| u32::try_from(nr).ok())
     }
+}
+
+/// The `syscalls` crate takes arm64's names from a header that calls one of them otherwise.
+fn arm64_name(name: &str) -> &str {
+    if name == "newfstatat" { "fstatat" } else { name }
 }
 
 /// Linux's name of system call `nr`.
@@ -318,6 +325,8 @@ mod tests {
         let nr =
             |name: &str, arch| SYSCALLS.iter().find(|s| s.name == name).and_then(|s| s.nr(arch));
         assert_eq!((nr("mmap", ArchId::X86_64), nr("mmap", ArchId::Arm64)), (Some(9), Some(222)));
+        assert_eq!(nr("newfstatat", ArchId::X86_64), Some(262));
+        assert_eq!(nr("newfstatat", ArchId::Arm64), Some(79));
         assert_eq!((nr("open", ArchId::X86_64), nr("open", ArchId::Arm64)), (Some(2), None));
         assert_eq!(name(ArchId::Arm64, 440), Some("process_madvise"));
         assert_eq!(name(ArchId::X86_64, 99_999), None);

@@ -183,7 +183,7 @@ fn kernel<A: Arch>(cpus: u16) -> Kernel<Bare<A>> {
         hwcap2: 0,
         min_sigstack: 2048,
         cpu_model: "test".to_owned(),
-        first_cpu: CpuId::default(),
+        first_cpu: None,
     };
     Kernel::new(Mm::new(config, ByOp::new(), ()).expect("guest RAM"), options)
 }
