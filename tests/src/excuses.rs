@@ -244,6 +244,9 @@ fn first_batch(context: &Context<'_>, found: &[Difference]) -> Vec<Difference> {
     if context.phase == "write_after_refault" {
         return without(found, |d| d.ours == 0);
     }
+    if matches!(context.phase, "touch_read_after_cold" | "refault_read") {
+        return multiples(found, 1, copied_page);
+    }
     without(found, |d| {
         let flush = matches!(
             d.event.as_str(),
@@ -254,5 +257,40 @@ fn first_batch(context: &Context<'_>, found: &[Difference]) -> Vec<Difference> {
                 | "fn_arch_flush_tlb_batched_pending"
         );
         flush && delta(d) == 1
+    })
+}
+
+/// One write to a page that is shared with a parent, on arm64.
+fn copied_page(d: &Difference) -> Option<i64> {
+    Some(match (d.scope.as_str(), d.event.as_str()) {
+        ("fault", "pte_read") => 2,
+        ("wp_fault", "pte_read") => 4,
+        ("wp_fault", "ptep_get") => 2,
+        (
+            "fault",
+            "ptep_get" | "ptep_get_lockless" | "fn_handle_pte_fault",
+        )
+        | ("none", "fn_do_page_fault" | "fn_handle_mm_fault")
+        | (
+            "wp_fault",
+            "pte_write"
+            | "pte_xchg"
+            | "ptep_get_and_clear"
+            | "set_ptes"
+            | "set_ptes_nr1"
+            | "set_ptes_pages"
+            | "tlbi_vale1is"
+            | "dsb_ish"
+            | "dsb_ishst"
+            | "fn___flush_tlb_page_nosync"
+            | "fn_do_wp_page"
+            | "fn_flush_tlb_page"
+            | "fn_folio_add_new_anon_rmap"
+            | "fn_folio_remove_rmap_ptes"
+            | "fn_folio_remove_rmap_ptes_pages"
+            | "fn_ptep_clear_flush"
+            | "fn_wp_page_copy",
+        ) => 1,
+        _ => return None,
     })
 }

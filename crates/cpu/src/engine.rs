@@ -97,7 +97,7 @@ pub enum Exit<F> {
         /// The instruction.
         pc: VirtAddr,
     },
-    /// x86 #GP for a misaligned 128-bit operand (SIGSEGV); `pc` is at the instruction.
+    /// x86 #GP (SIGSEGV): a misaligned 128-bit operand, or a privileged instruction; `pc` is at the instruction.
     Misaligned {
         /// The instruction.
         pc: VirtAddr,

@@ -41,7 +41,7 @@ pub enum Flow {
     Breakpoint,
     /// x86 #DE.
     DivideError,
-    /// x86 #GP for a misaligned operand.
+    /// x86 #GP: a misaligned operand, or a privileged instruction.
     Misaligned,
     /// Code at address [`Core::icache`] was invalidated; go on at target 0.
     ICache,

@@ -13,8 +13,8 @@ const WINDOW: usize = 8;
 
 /// Runs all passes.
 pub(crate) fn optimise(ops: &mut Vec<Op>) {
-    resolve_conditions(ops);
-    remove_dead_flags(ops);
+    let pinned = resolve_conditions(ops);
+    remove_dead_flags(ops, &pinned);
     forward_moves(ops);
     fuse_step(ops);
     ops.retain(|op| op.code != Code::Nop);
@@ -270,9 +270,15 @@ impl Predicate {
 }
 
 /// Conditions whose flag record is in the block, with its operands still there, test the operands.
-fn resolve_conditions(ops: &mut Vec<Op>) {
+///
+/// Returns the records that must stay all the same: an op between the record and its reader can
+/// leave the block, and the reader is then lowered again in a block without the record.
+fn resolve_conditions(ops: &mut Vec<Op>) -> Vec<usize> {
     let mut out = Vec::with_capacity(ops.len() + 4);
     let mut known: Option<Known> = None;
+    let mut pinned = Vec::new();
+    // Where the last record is in `out`, and whether the block can be left since.
+    let (mut record, mut left) = (0, false);
     for op in ops.iter() {
         let predicate = match op.code {
             Code::Br | Code::SetCond | Code::Csel32 | Code::Csel64 => {
@@ -281,13 +287,20 @@ fn resolve_conditions(ops: &mut Vec<Op>) {
             _ => None,
         };
         match predicate {
-            Some((p, kind)) => rewrite(&mut out, op, p, kind),
+            Some((p, kind)) => {
+                if left {
+                    pinned.push(record);
+                }
+                rewrite(&mut out, op, p, kind);
+            }
             None => out.push(*op),
         }
         if op.code.changes_flags() {
             known = Known::of(op);
+            (record, left) = (out.len() - 1, false);
             continue;
         }
+        left |= !op.code.is_pure() && !matches!(op.code, Code::InsnStart | Code::Nop);
         match (op.code.defines(), &mut known) {
             (Defines::D, Some(k)) => k.overwrite(op),
             (Defines::Many, k) => *k = None,
@@ -295,6 +308,7 @@ fn resolve_conditions(ops: &mut Vec<Op>) {
         }
     }
     *ops = out;
+    pinned
 }
 
 fn rewrite(out: &mut Vec<Op>, op: &Op, p: Predicate, kind: CcKind) {
@@ -321,11 +335,11 @@ fn rewrite(out: &mut Vec<Op>, op: &Op, p: Predicate, kind: CcKind) {
     }
 }
 
-/// Flag records that are overwritten before anything reads them go.
-fn remove_dead_flags(ops: &mut [Op]) {
+/// Flag records that are overwritten before anything reads them go, but for those `pinned`.
+fn remove_dead_flags(ops: &mut [Op], pinned: &[usize]) {
     let mut live = true;
-    for op in ops.iter_mut().rev() {
-        if op.code.only_records_flags() && !live {
+    for (at, op) in ops.iter_mut().enumerate().rev() {
+        if op.code.only_records_flags() && !live && !pinned.contains(&at) {
             *op = Op::new(Code::Nop);
             continue;
         }

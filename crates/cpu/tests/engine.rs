@@ -159,6 +159,9 @@ fn undefined_unsupported_and_divide_errors_are_told_apart() {
     let (mut cpu, mut bus) = machine(BASE, &[0xc5, 0xfc, 0x58, 0xc0]);
     let Exit::Unsupported { mnemonic, bytes, .. } = cpu.run(&mut bus, 100) else { panic!() };
     assert_eq!((mnemonic.as_str(), bytes.to_string().as_str()), ("vaddps", "c5 fc 58 c0"));
+    // hlt: privileged
+    let (mut cpu, mut bus) = machine(BASE, &[0xf4]);
+    assert_eq!(cpu.run(&mut bus, 100), Exit::Misaligned { pc: VirtAddr::new(BASE) });
     // xor ecx, ecx; div ecx
     let (mut cpu, mut bus) = machine(BASE, &[0x31, 0xc9, 0xf7, 0xf1]);
     assert_eq!(cpu.run(&mut bus, 100), Exit::DivideError { pc: VirtAddr::new(BASE + 2) });
@@ -183,4 +186,41 @@ fn any_bytes_decode_to_something() {
         }
         cpu.run(&mut bus, 50);
     }
+}
+
+/// cmp eax, 1; jmp +0; cmp ecx, 3; mov [rdi], al; jb 1f; int3; 1: nop; int3
+const COMPARE_STORE_BRANCH: &[u8] =
+    &[0x83, 0xf8, 1, 0xeb, 0, 0x83, 0xf9, 3, 0x88, 0x07, 0x72, 1, 0xcc, 0x90, 0xcc];
+
+#[test]
+fn flags_survive_a_fault_between_a_comparison_and_its_branch() {
+    both(|engine| {
+        let (mut cpu, mut bus) = machine(BASE, COMPARE_STORE_BRANCH);
+        cpu.set_engine(engine);
+        cpu.state_mut().set_reg(RCX, 5);
+        cpu.state_mut().set_reg(RDI, BASE + 16 * 4096);
+        let exit = cpu.run(&mut bus, 100);
+        assert!(matches!(exit, Exit::Fault { pc, .. } if pc.get() == BASE + 8), "{exit:?}");
+        // Repaired, it goes on: 5 is not below 3, whatever was compared before.
+        cpu.state_mut().set_reg(RDI, BASE + 4096);
+        let exit = cpu.run(&mut bus, 100);
+        assert_eq!(exit, Exit::Breakpoint { pc: VirtAddr::new(BASE + 12) });
+    });
+}
+
+#[test]
+fn flags_survive_a_limit_between_a_comparison_and_its_branch() {
+    both(|engine| {
+        for step in 1..6 {
+            let (mut cpu, mut bus) = machine(BASE, COMPARE_STORE_BRANCH);
+            cpu.set_engine(engine);
+            cpu.state_mut().set_reg(RCX, 5);
+            cpu.state_mut().set_reg(RDI, BASE + 4096);
+            let mut exit = cpu.run(&mut bus, step);
+            while exit == Exit::Limit {
+                exit = cpu.run(&mut bus, step);
+            }
+            assert_eq!(exit, Exit::Breakpoint { pc: VirtAddr::new(BASE + 12) }, "{step}");
+        }
+    });
 }

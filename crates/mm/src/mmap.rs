@@ -414,10 +414,7 @@ impl<P: Platform> Mm<P> {
         let ceiling = tree.range(high..).next().map(|(&at, _)| at);
         let mut gather = MmuGather::new(mm, Teardown::Partial);
         memory::unmap_region(self, &mut gather, &ids);
-        for &id in &ids {
-            let vma = *self.vma(id);
-            memory::free_pgtables(self, &mut gather, vma.start, vma.end, floor, ceiling);
-        }
+        memory::free_pgtables(self, &mut gather, &ids, floor, ceiling);
         gather.finish(self);
         for id in ids {
             self.remove_vma(id);

@@ -20,11 +20,13 @@ switches! {
     access_flags_flush_local
     anon_mthp
     anon_unmap_batched
+    anon_unmap_marker_check
     bbml2_noabort
     bbml3
     cold_pmd_invalidate
     contpte
     contpte_get_early_stop
+    fork_copies_tlb_batch
     gup_fast_recheck_lockless
     gup_hugetlb_unified
     gup_pte_batch
@@ -38,6 +40,7 @@ switches! {
     pvmw_lockless_precheck
     softleaf_raw_check
     wp_reuse_large
+    x86_rcu_table_free
     young_ptes_batched
 }
 

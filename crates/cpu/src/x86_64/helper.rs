@@ -64,10 +64,12 @@ pub(super) enum X86Fn {
     Fxrstor,
     /// x87: operation in imm, address in a.
     X87,
+    /// Privileged in user mode: #GP.
+    Privileged,
 }
 
 impl X86Fn {
-    const ALL: [X86Fn; 22] = [
+    const ALL: [X86Fn; 23] = [
         X86Fn::Div,
         X86Fn::Idiv,
         X86Fn::Rcl,
@@ -90,6 +92,7 @@ impl X86Fn {
         X86Fn::Fxsave,
         X86Fn::Fxrstor,
         X86Fn::X87,
+        X86Fn::Privileged,
     ];
 }
 
@@ -196,6 +199,7 @@ pub fn helper<B: Bus>(core: &mut Core<B::Fault>, bus: &mut B, op: &Op) -> Flow {
         X86Fn::Fxsave => return x87::fxsave(core, bus, op),
         X86Fn::Fxrstor => return x87::fxrstor(core, bus, op),
         X86Fn::X87 => return x87::execute(core, bus, op),
+        X86Fn::Privileged => return Flow::Misaligned,
     }
     Flow::Next
 }

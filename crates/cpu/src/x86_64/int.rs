@@ -82,6 +82,7 @@ impl Lower<'_> {
             return self.conditional();
         }
         match i.mnemonic() {
+            Mnemonic::Mov if !self.moves_general() => return self.privileged_move(),
             Mnemonic::Mov | Mnemonic::Movnti => self.mov(),
             Mnemonic::Lea => self.lea(),
             Mnemonic::Movzx => self.movzx(),
@@ -215,6 +216,9 @@ impl Lower<'_> {
     }
 
     fn misc(&mut self) -> Option<Step> {
+        if self.is_narrow_string() {
+            return None;
+        }
         match self.i.mnemonic() {
             Mnemonic::Nop
             | Mnemonic::Endbr64
@@ -256,6 +260,17 @@ impl Lower<'_> {
                 self.b.emit(Op::new(Code::Ins8h).d(RAX).a(T0));
             }
             Mnemonic::Sahf => self.helper_op(X86Fn::Sahf, 0),
+            Mnemonic::Hlt
+            | Mnemonic::Cli
+            | Mnemonic::Sti
+            | Mnemonic::In
+            | Mnemonic::Out
+            | Mnemonic::Rdmsr
+            | Mnemonic::Wrmsr
+            | Mnemonic::Wbinvd
+            | Mnemonic::Invd
+            | Mnemonic::Invlpg
+            | Mnemonic::Swapgs => self.helper_op(X86Fn::Privileged, 0),
             Mnemonic::Cpuid => self.helper_op(X86Fn::Cpuid, 0),
             Mnemonic::Xgetbv => self.helper_op(X86Fn::Xgetbv, 0),
             Mnemonic::Xlatb => {
@@ -286,6 +301,17 @@ impl Lower<'_> {
         Some(self.next())
     }
 
+    /// A string instruction with 32-bit addresses (prefix 67): not supported.
+    fn is_narrow_string(&self) -> bool {
+        let i = self.i;
+        (0..i.op_count()).any(|n| {
+            matches!(
+                i.op_kind(n),
+                OpKind::MemorySegESI | OpKind::MemorySegEDI | OpKind::MemoryESEDI
+            )
+        })
+    }
+
     fn helper_op(&mut self, f: X86Fn, imm: i64) {
         self.b.emit(Op::new(Code::X86).x(f as u16).imm(imm));
     }
@@ -299,6 +325,21 @@ impl Lower<'_> {
         let Some(g) = gpr(self.i.op0_register()) else { return };
         let code = if g.width == Width::W32 { Code::Zext32 } else { Code::Mov };
         self.b.emit(Op::new(code).d(seg).a(g.slot));
+    }
+
+    /// Whether a MOV involves no control, debug or written segment register.
+    fn moves_general(&self) -> bool {
+        let (to, from) = (self.i.op0_register(), self.i.op1_register());
+        !(to.is_segment_register() || to.is_cr() || to.is_dr() || from.is_cr() || from.is_dr())
+    }
+
+    /// Control and debug registers are privileged; loading a segment register is not supported.
+    fn privileged_move(&mut self) -> Option<Step> {
+        if self.i.op0_register().is_segment_register() {
+            return None;
+        }
+        self.helper_op(X86Fn::Privileged, 0);
+        Some(self.next())
     }
 
     fn mov(&mut self) {

@@ -45,6 +45,7 @@ mod check {
         assert_eq!(g.call("futex", &[DATA + 4, 129, 1]), 0);
         assert_eq!(g.call("futex", &[DATA, 129, 1]), 1);
         assert_eq!(g.call("futex", &[DATA, 129, 1]), 0);
+        g.call("sched_yield", &[]);
         g.turn(CPU);
         assert_eq!((g.task, g.regs().ret()), (main, 0));
         // A bitset that does not meet the waiter's wakes nobody; requeue moves the waiter.
