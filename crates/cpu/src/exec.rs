@@ -104,8 +104,13 @@ pub struct Threaded<B: Bus> {
 
 /// Binds ops to handlers. Returns the handler of the first op, too.
 pub fn bind<B: Bus>(ops: &[Op]) -> (Handler<B>, Box<[Threaded<B>]>) {
-    let handler_at =
-        |i: usize| ops.get(i).map_or_else(|| handler::<B>(&Op::new(Code::Jump)), handler);
+    let handler_at = |i: usize| match (ops.get(i), ops.get(i + 1)) {
+        (Some(op), Some(second)) => {
+            hot_pair::handler(op.code, second.code).unwrap_or_else(|| handler(op))
+        }
+        (Some(op), None) => handler(op),
+        (None, _) => handler::<B>(&Op::new(Code::Jump)),
+    };
     let bound = (1..).zip(ops).map(|(next, &op)| Threaded { next: handler_at(next), op }).collect();
     (handler_at(0), bound)
 }
@@ -150,6 +155,9 @@ macro_rules! define_dispatch {
             if let Some(hot) = hot_vector::handler::<B>(op) {
                 return hot;
             }
+            if B::HAS_FAST && let Some(hot) = hot_memory::handler::<B>(op.code) {
+                return hot;
+            }
             match op.code { $(Code::$name => threaded::$name::<B>),* }
         }
 
@@ -171,6 +179,146 @@ macro_rules! define_dispatch {
     };
 }
 for_each_code!(define_dispatch);
+
+/// Loads and stores through the bus's fast path alone: what misses it starts again in the general
+/// handler, so the usual case needs no stack frame.
+mod hot_memory {
+    #![allow(
+        non_snake_case,
+        clippy::allow_attributes,
+        clippy::unnecessary_cast,
+        clippy::cast_lossless,
+        reason = "named as their op codes; one macro for several widths"
+    )]
+    use super::*;
+
+    #[cold]
+    #[inline(never)]
+    fn slow<B: Bus>(
+        core: &mut Core<B::Fault>,
+        bus: &mut B,
+        ops: &[Threaded<B>],
+        general: Handler<B>,
+    ) -> Flow {
+        general(core, bus, ops)
+    }
+
+    macro_rules! hot {
+        ({ $($load:ident $lt:ty, $lat:ident;)* } { $($store:ident $st:ty, $sat:ident;)* }) => {
+            $(fn $load<B: Bus>(
+                core: &mut Core<B::Fault>,
+                bus: &mut B,
+                ops: &[Threaded<B>],
+            ) -> Flow {
+                let Some((this, rest)) = ops.split_first() else { return Flow::Link0 };
+                let Some(value) = bus.load_fast::<$lt>($lat(&core.s, &this.op)) else {
+                    return slow(core, bus, ops, threaded::$load::<B>);
+                };
+                *rd(&mut core.s, &this.op) = value as u64;
+                (this.next)(core, bus, rest)
+            })*
+            $(fn $store<B: Bus>(
+                core: &mut Core<B::Fault>,
+                bus: &mut B,
+                ops: &[Threaded<B>],
+            ) -> Flow {
+                let Some((this, rest)) = ops.split_first() else { return Flow::Link0 };
+                let value = rc(&core.s, &this.op) as $st;
+                if !bus.store_fast::<$st>($sat(&core.s, &this.op), value) {
+                    return slow(core, bus, ops, threaded::$store::<B>);
+                }
+                (this.next)(core, bus, rest)
+            })*
+
+            pub(super) fn handler<B: Bus>(code: Code) -> Option<Handler<B>> {
+                match code {
+                    $(Code::$load => Some($load::<B>),)*
+                    $(Code::$store => Some($store::<B>),)*
+                    _ => None,
+                }
+            }
+        };
+    }
+    hot! {
+        {
+            LdU8 u8, at; LdU16 u16, at; LdU32 u32, at; Ld64 u64, at;
+            LdU8X u8, at_x; LdU16X u16, at_x; LdU32X u32, at_x; Ld64X u64, at_x;
+        }
+        {
+            St8 u8, at; St16 u16, at; St32 u32, at; St64 u64, at;
+            St8X u8, at_x; St16X u16, at_x; St32X u32, at_x; St64X u64, at_x;
+        }
+    }
+}
+
+/// Two pure integer ops with one dispatch, for the pairs that hot loops consist of. The second op keeps
+/// its place and its successor, so nothing but the handler of the first changes.
+mod hot_pair {
+    use super::*;
+
+    /// A pure op as a type.
+    trait Pure {
+        /// Computes it.
+        fn run(s: &mut CpuState, op: &Op);
+    }
+
+    fn pair<B: Bus, P: Pure, Q: Pure>(
+        core: &mut Core<B::Fault>,
+        bus: &mut B,
+        ops: &[Threaded<B>],
+    ) -> Flow {
+        let [first, second, rest @ ..] = ops else { return Flow::Link0 };
+        P::run(&mut core.s, &first.op);
+        Q::run(&mut core.s, &second.op);
+        (second.next)(core, bus, rest)
+    }
+
+    macro_rules! pairs {
+        ($($name:ident = |$s:ident, $op:ident| $value:expr;)*) => {
+            $(struct $name;
+            impl Pure for $name {
+                #[inline(always)]
+                fn run(s: &mut CpuState, op: &Op) {
+                    let value: u64 = {
+                        let ($s, $op) = (&*s, op);
+                        $value
+                    };
+                    *rd(s, op) = value;
+                }
+            })*
+
+            fn with_first<B: Bus, P: Pure>(second: Code) -> Option<Handler<B>> {
+                match second {
+                    $(Code::$name => Some(pair::<B, P, $name>),)*
+                    _ => None,
+                }
+            }
+
+            pub(super) fn handler<B: Bus>(first: Code, second: Code) -> Option<Handler<B>> {
+                match first {
+                    $(Code::$name => with_first::<B, $name>(second),)*
+                    _ => None,
+                }
+            }
+        };
+    }
+    pairs! {
+        Add64 = |s, op| ra(s, op).wrapping_add(rb(s, op));
+        Add32 = |s, op| u64::from((ra(s, op) as u32).wrapping_add(rb(s, op) as u32));
+        AddI64 = |s, op| ra(s, op).wrapping_add(op.imm as u64);
+        Xor64 = |s, op| ra(s, op) ^ rb(s, op);
+        Xor32 = |s, op| u64::from((ra(s, op) ^ rb(s, op)) as u32);
+        And32 = |s, op| u64::from((ra(s, op) & rb(s, op)) as u32);
+        AndI32 = |s, op| u64::from((ra(s, op) & op.imm as u64) as u32);
+        ShrI64 = |s, op| ra(s, op).wrapping_shr(op.imm as u32);
+        RorI32 = |s, op| u64::from((ra(s, op) as u32).rotate_right(op.imm as u32 & 31));
+        Mul64 = |s, op| ra(s, op).wrapping_mul(rb(s, op));
+        Mov = |s, op| ra(s, op);
+        Zext32 = |s, op| u64::from(ra(s, op) as u32);
+        MAdd64 = |s, op| rc(s, op).wrapping_add(ra(s, op).wrapping_mul(rb(s, op)));
+        SelZ64 = |s, op| select(rc(s, op) == 0, ra(s, op), rb(s, op));
+    }
+}
 
 /// Handlers of their own for the vector operations that string functions and numeric loops live on.
 mod hot_vector {

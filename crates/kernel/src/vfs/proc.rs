@@ -22,7 +22,7 @@ pub(super) fn table<P: Platform>() -> Table<P>
 where
     P::Sink: CountsByScope,
 {
-    let texts: [(&str, fn(&Kernel<P>) -> String); 9] = [
+    let texts: [(&str, KernelText<P>); 9] = [
         ("/proc/meminfo", meminfo),
         ("/proc/vmstat", vmstat),
         ("/proc/cpuinfo", cpuinfo),
@@ -77,6 +77,7 @@ where
     table
 }
 
+type KernelText<P> = fn(&Kernel<P>) -> String;
 type ProcessText<P> = fn(&Kernel<P>, &Process) -> String;
 
 /// A file about a process that cannot be written.
