@@ -138,8 +138,13 @@ impl Drop for HostThp {
 
 /// The same binary, natively and emulated: host time of each phase.
 fn kernel_operations() {
-    println!("\nKernel operations, 256 MiB, x86-64: emulated host time / native time (aim: 1.0 or less)");
-    println!("{:<10}{:<24}{:>14}{:>14}{:>8}", "folio", "phase", "native ms", "emulated ms", "ratio");
+    println!(
+        "\nKernel operations, 256 MiB, x86-64: emulated host time / native time (aim: 1.0 or less)"
+    );
+    println!(
+        "{:<10}{:<24}{:>14}{:>14}{:>8}",
+        "folio", "phase", "native ms", "emulated ms", "ratio"
+    );
     for (folio, kib) in [("4K", 4), ("64K", 64), ("2M", 2048)] {
         let Some(_knob) = HostThp::only(kib) else {
             println!("{folio:<10}skipped: the host's folio sizes cannot be set");
