@@ -105,9 +105,7 @@ pub struct Threaded<B: Bus> {
 /// Binds ops to handlers. Returns the handler of the first op, too.
 pub fn bind<B: Bus>(ops: &[Op]) -> (Handler<B>, Box<[Threaded<B>]>) {
     let handler_at = |i: usize| match (ops.get(i), ops.get(i + 1)) {
-        (Some(op), Some(second)) => {
-            hot_pair::handler(op.code, second.code).unwrap_or_else(|| handler(op))
-        }
+        (Some(op), Some(second)) => hot_pair::handler(op, second).unwrap_or_else(|| handler(op)),
         (Some(op), None) => handler(op),
         (None, _) => handler::<B>(&Op::new(Code::Jump)),
     };
@@ -258,65 +256,68 @@ mod hot_pair {
 
     /// A pure op as a type.
     trait Pure {
-        /// Computes it.
-        fn run(s: &mut CpuState, op: &Op);
+        /// Its result, given the value of its first source.
+        fn value(s: &CpuState, op: &Op, a: u64) -> u64;
     }
 
-    fn pair<B: Bus, P: Pure, Q: Pure>(
+    /// `FORWARD`: the second op's first source is the first op's result, which then does not go
+    /// through memory.
+    fn pair<B: Bus, P: Pure, Q: Pure, const FORWARD: bool>(
         core: &mut Core<B::Fault>,
         bus: &mut B,
         ops: &[Threaded<B>],
     ) -> Flow {
         let [first, second, rest @ ..] = ops else { return Flow::Link0 };
-        P::run(&mut core.s, &first.op);
-        Q::run(&mut core.s, &second.op);
+        let s = &mut core.s;
+        let value = P::value(s, &first.op, ra(s, &first.op));
+        *rd(s, &first.op) = value;
+        let a = if FORWARD { value } else { ra(s, &second.op) };
+        *rd(s, &second.op) = Q::value(s, &second.op, a);
         (second.next)(core, bus, rest)
     }
 
     macro_rules! pairs {
-        ($($name:ident = |$s:ident, $op:ident| $value:expr;)*) => {
+        ($($name:ident = |$s:ident, $op:ident, $a:ident| $value:expr;)*) => {
             $(struct $name;
             impl Pure for $name {
                 #[inline(always)]
-                fn run(s: &mut CpuState, op: &Op) {
-                    let value: u64 = {
-                        let ($s, $op) = (&*s, op);
-                        $value
-                    };
-                    *rd(s, op) = value;
+                fn value($s: &CpuState, $op: &Op, $a: u64) -> u64 {
+                    $value
                 }
             })*
 
-            fn with_first<B: Bus, P: Pure>(second: Code) -> Option<Handler<B>> {
-                match second {
-                    $(Code::$name => Some(pair::<B, P, $name>),)*
+            fn with_first<B: Bus, P: Pure>(first: &Op, second: &Op) -> Option<Handler<B>> {
+                let forward = second.a == first.d;
+                match (second.code, forward) {
+                    $((Code::$name, false) => Some(pair::<B, P, $name, false>),
+                    (Code::$name, true) => Some(pair::<B, P, $name, true>),)*
                     _ => None,
                 }
             }
 
-            pub(super) fn handler<B: Bus>(first: Code, second: Code) -> Option<Handler<B>> {
-                match first {
-                    $(Code::$name => with_first::<B, $name>(second),)*
+            pub(super) fn handler<B: Bus>(first: &Op, second: &Op) -> Option<Handler<B>> {
+                match first.code {
+                    $(Code::$name => with_first::<B, $name>(first, second),)*
                     _ => None,
                 }
             }
         };
     }
     pairs! {
-        Add64 = |s, op| ra(s, op).wrapping_add(rb(s, op));
-        Add32 = |s, op| u64::from((ra(s, op) as u32).wrapping_add(rb(s, op) as u32));
-        AddI64 = |s, op| ra(s, op).wrapping_add(op.imm as u64);
-        Xor64 = |s, op| ra(s, op) ^ rb(s, op);
-        Xor32 = |s, op| u64::from((ra(s, op) ^ rb(s, op)) as u32);
-        And32 = |s, op| u64::from((ra(s, op) & rb(s, op)) as u32);
-        AndI32 = |s, op| u64::from((ra(s, op) & op.imm as u64) as u32);
-        ShrI64 = |s, op| ra(s, op).wrapping_shr(op.imm as u32);
-        RorI32 = |s, op| u64::from((ra(s, op) as u32).rotate_right(op.imm as u32 & 31));
-        Mul64 = |s, op| ra(s, op).wrapping_mul(rb(s, op));
-        Mov = |s, op| ra(s, op);
-        Zext32 = |s, op| u64::from(ra(s, op) as u32);
-        MAdd64 = |s, op| rc(s, op).wrapping_add(ra(s, op).wrapping_mul(rb(s, op)));
-        SelZ64 = |s, op| select(rc(s, op) == 0, ra(s, op), rb(s, op));
+        Add64 = |s, op, a| a.wrapping_add(rb(s, op));
+        Add32 = |s, op, a| u64::from((a as u32).wrapping_add(rb(s, op) as u32));
+        AddI64 = |_s, op, a| a.wrapping_add(op.imm as u64);
+        Xor64 = |s, op, a| a ^ rb(s, op);
+        Xor32 = |s, op, a| u64::from((a ^ rb(s, op)) as u32);
+        And32 = |s, op, a| u64::from((a & rb(s, op)) as u32);
+        AndI32 = |_s, op, a| u64::from((a & op.imm as u64) as u32);
+        ShrI64 = |_s, op, a| a.wrapping_shr(op.imm as u32);
+        RorI32 = |_s, op, a| u64::from((a as u32).rotate_right(op.imm as u32 & 31));
+        Mul64 = |s, op, a| a.wrapping_mul(rb(s, op));
+        Mov = |_s, _op, a| a;
+        Zext32 = |_s, _op, a| u64::from(a as u32);
+        MAdd64 = |s, op, a| rc(s, op).wrapping_add(a.wrapping_mul(rb(s, op)));
+        SelZ64 = |s, op, a| select(rc(s, op) == 0, a, rb(s, op));
     }
 }
 
