@@ -311,6 +311,8 @@ mod hot_pair {
         Xor32 = |s, op, a| u64::from((a ^ rb(s, op)) as u32);
         And32 = |s, op, a| u64::from((a & rb(s, op)) as u32);
         AndI32 = |_s, op, a| u64::from((a & op.imm as u64) as u32);
+        AndI64 = |_s, op, a| a & op.imm as u64;
+        XorShr64 = |s, op, a| a ^ rb(s, op).wrapping_shr(u32::from(op.x));
         ShrI64 = |_s, op, a| a.wrapping_shr(op.imm as u32);
         RorI32 = |_s, op, a| u64::from((a as u32).rotate_right(op.imm as u32 & 31));
         Mul64 = |s, op, a| a.wrapping_mul(rb(s, op));
