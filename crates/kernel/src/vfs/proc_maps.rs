@@ -61,9 +61,7 @@ fn line<P: Platform>(kernel: &Kernel<P>, vma: &Vma) -> String {
         None => "",
     };
     if !name.is_empty() {
-        let relative = !name.starts_with(['/', '[']);
-        let slash = if relative { "/" } else { "" };
-        line = format!("{line:<73}{slash}{name}");
+        line = format!("{line:<73}{name}");
     }
     line
 }
