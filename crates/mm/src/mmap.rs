@@ -349,10 +349,12 @@ impl<P: Platform> Mm<P> {
             return Ok(hint);
         }
         let anonymous = matches!(backing, Backing::Anonymous);
-        if anonymous && len >= PMD_SIZE && len.is_multiple_of(PMD_SIZE) {
-            if let Ok(at) = self.get_unmapped_area(mm, len, PMD_SIZE) {
-                return Ok(at);
-            }
+        if anonymous
+            && len >= PMD_SIZE
+            && len.is_multiple_of(PMD_SIZE)
+            && let Ok(at) = self.get_unmapped_area(mm, len, PMD_SIZE)
+        {
+            return Ok(at);
         }
         self.get_unmapped_area(mm, len, PAGE_SIZE)
     }

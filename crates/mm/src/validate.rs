@@ -79,9 +79,11 @@ impl<P: Platform> Mm<P> {
     }
 
     fn children(&self, table: PhysAddr) -> impl Iterator<Item = PhysAddr> {
-        (0..512u64).filter_map(move |i| match self.pt.table_at(PhysAddr::new(table.get() + i * 8)) {
-            Table::Next(child) => Some(child),
-            Table::None | Table::Leaf => None,
+        (0..512u64).filter_map(move |i| {
+            match self.pt.table_at(PhysAddr::new(table.get() + i * 8)) {
+                Table::Next(child) => Some(child),
+                Table::None | Table::Leaf => None,
+            }
         })
     }
 
