@@ -64,8 +64,9 @@ pub enum Backing {
 const MAX_MAP_COUNT: usize = 65_530;
 /// `mmap_min_addr`.
 const MMAP_MIN_ADDR: u64 = 0x1_0000;
-/// Gap below the stack that mmap leaves: stack limit plus guard gap, as without randomisation.
-const STACK_GAP: u64 = (8 << 20) + (1 << 20);
+/// Gap below the stack that mmap leaves: at least 128 MiB, which a stack limit of 8 MiB stays
+/// below (`mmap_base()`).
+const STACK_GAP: u64 = 128 << 20;
 
 /// Length in whole pages, or EINVAL/ENOMEM as mmap and munmap answer.
 pub(crate) fn page_align(len: u64) -> Option<u64> {
