@@ -5,7 +5,6 @@
 //! anything; what a host does not have (QEMU, a compiler, large folios, swap) is skipped with a
 //! line. Every figure is the smallest of several rounds.
 
-#![expect(missing_docs, reason = "a program, not an interface")]
 #![expect(clippy::print_stdout, reason = "a bench reports")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the host clock")]
 

@@ -3,7 +3,7 @@
 //! Source: `guest-programs/probe`, which this follows sub-program by sub-program.
 
 use crate::groundtruth::{ArchName, Counts, Kernel, Run};
-use crate::guest::{Guest, pages};
+use crate::guest::{CPU, Guest, pages};
 use arch::{Arch, Arm64, Hw, KernelConfig, X86_64};
 use mm::{MapFlags, Thp, ThpSize, VmProt, advice};
 use std::collections::BTreeMap;
@@ -223,6 +223,7 @@ impl<A: Arch> Probe<A> {
             "munmap" => self.munmap_program(len, fill),
             "dontneed" => self.dontneed(len),
             "madvfree" => self.madvfree(len),
+            "exit" => self.exit(len),
             _ => return None,
         }
         Some(self.phases)
@@ -258,6 +259,19 @@ impl<A: Arch> Probe<A> {
         self.start();
         self.munmap(p, len);
         self.stop("munmap_after");
+    }
+
+    fn exit(&mut self, len: u64) {
+        let parent = self.guest.id;
+        let child = self.guest.mm.dup_mmap(parent).expect("memory for a fork");
+        self.guest.switch_to(child);
+        let p = self.region(len);
+        self.guest.memset(p, len, 1);
+        self.start();
+        self.guest.mm.pt.enter_lazy_tlb(CPU);
+        self.guest.mm.mmput(child);
+        self.guest.switch_to(parent);
+        self.stop("exit_child");
     }
 
     fn fault(&mut self, len: u64) {

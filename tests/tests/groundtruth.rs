@@ -2,10 +2,11 @@
 //!
 //! `PTESCOPE_GROUNDTRUTH` selects runs whose line contains each of its comma-separated words.
 
-use ptescope_tests::direct::Direct;
+use ptescope_tests::compare::{What, differences};
+use ptescope_tests::direct::{Direct, Runner};
 use ptescope_tests::emulated::Emulated;
 use ptescope_tests::excuses::RunnerKind;
-use ptescope_tests::groundtruth::{Kernel, Record, load, must_be_equal};
+use ptescope_tests::groundtruth::{Counts, Kernel, Record, Run, load, must_be_equal};
 use ptescope_tests::report::{Report, run_all};
 
 fn records() -> Vec<Record> {
@@ -27,6 +28,41 @@ fn check(report: &Report) {
 #[test]
 fn mm_alone_counts_what_linux_counts() {
     check(&run_all(&Direct, RunnerKind::Direct, records()));
+}
+
+/// What more there is in `a` than in `b`, which has less of everything.
+fn more(a: &Counts, b: &Counts) -> Counts {
+    let of_b = |key| b.get(key).copied().unwrap_or(0);
+    a.iter()
+        .map(|(key, n)| (key.clone(), n.saturating_sub(of_b(key))))
+        .filter(|(_, n)| *n > 0)
+        .collect()
+}
+
+/// The image that exits with the region is the same whether the region's pages were 4K or 2M, so
+/// the difference between both is a matter of the region alone.
+#[test]
+fn exit_differs_by_the_image_alone() {
+    let exits: Vec<Record> = records().into_iter().filter(|r| r.run.program == "exit").collect();
+    let mut compared = 0;
+    for small in exits.iter().filter(|r| r.run.folio_kib == 4) {
+        let huge = exits.iter().find(|r| {
+            let run = groundtruth_run(&r.run, 4);
+            r.run.folio_kib == 2048 && run == small.run && r.rep == small.rep
+        });
+        let huge = huge.expect("each size was measured");
+        let ours = |r: &Record| Direct.run(&r.run).expect("exit runs").remove(0).counts;
+        let linux = Record { counts: more(&small.counts, &huge.counts), ..small.clone() };
+        let ours = more(&ours(small), &ours(huge));
+        let found = differences(&linux, &ours, What::Touches);
+        assert!(found.is_empty(), "{}: {found:#?}", small.run);
+        compared += 1;
+    }
+    assert!(compared > 0 || std::env::var_os("PTESCOPE_GROUNDTRUTH").is_some());
+}
+
+fn groundtruth_run(run: &Run, folio_kib: u64) -> Run {
+    Run { folio_kib, ..run.clone() }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Whole programs on both architectures: what they print, how they end, and what may not matter.
 
+#![expect(clippy::print_stderr, reason = "a skipped test says so")]
+
 use arch::{Arm64, KernelConfig, X86_64};
 use events::{ByOp, Counters, Event};
 use machine::{

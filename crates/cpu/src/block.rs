@@ -135,7 +135,7 @@ impl Builder {
         self.targets[0] = target;
     }
 
-    /// Optimises ([`crate::opt`]) and strips the instruction marks.
+    /// Optimises and strips the instruction marks.
     pub fn finish(mut self) -> Finished {
         opt::optimise(&mut self.ops);
         let mut marks = Vec::with_capacity(self.pcs.len());

@@ -93,6 +93,26 @@ pub trait Bus {
     /// The architectural fault, as of a write.
     fn load_for_write<T: Scalar>(&mut self, va: VirtAddr) -> Result<T, Self::Fault>;
 
+    /// Whether [`load_fast`](Bus::load_fast) and [`store_fast`](Bus::store_fast) are worth calling.
+    const HAS_FAST: bool = false;
+
+    /// As [`load`](Bus::load) where that is cheap (a hit in the translation cache, one page); `None`
+    /// if it is not, with nothing done and nothing counted: the CPU then calls `load`. Must inline
+    /// to a few instructions without a call.
+    #[inline(always)]
+    fn load_fast<T: Scalar>(&mut self, va: VirtAddr) -> Option<T> {
+        let _ = va;
+        None
+    }
+
+    /// As [`store`](Bus::store) where that is cheap; `false` if it is not, with nothing done and
+    /// nothing counted.
+    #[inline(always)]
+    fn store_fast<T: Scalar>(&mut self, va: VirtAddr, value: T) -> bool {
+        let _ = (va, value);
+        false
+    }
+
     /// Translates an instruction address (instruction TLB, execute permission) to the physical
     /// address of that byte.
     ///

@@ -7,7 +7,7 @@
 //! page are followed without asking; a change of page asks [`Bus::fetch`], which is also the access that the
 //! instruction TLB sees.
 //!
-//! FIDELITY: stores to code are noticed at the end of a block, not at the next instruction.
+//! FIDELITY: self-modifying-code stores to code are noticed at the end of a block, not at the next instruction.
 
 use crate::block::{Builder, Finished, Step};
 use crate::bus::Bus;

@@ -104,8 +104,11 @@ pub struct Threaded<B: Bus> {
 
 /// Binds ops to handlers. Returns the handler of the first op, too.
 pub fn bind<B: Bus>(ops: &[Op]) -> (Handler<B>, Box<[Threaded<B>]>) {
-    let handler_at =
-        |i: usize| ops.get(i).map_or_else(|| handler::<B>(&Op::new(Code::Jump)), handler);
+    let handler_at = |i: usize| match (ops.get(i), ops.get(i + 1)) {
+        (Some(op), Some(second)) => hot_pair::handler(op, second).unwrap_or_else(|| handler(op)),
+        (Some(op), None) => handler(op),
+        (None, _) => handler::<B>(&Op::new(Code::Jump)),
+    };
     let bound = (1..).zip(ops).map(|(next, &op)| Threaded { next: handler_at(next), op }).collect();
     (handler_at(0), bound)
 }
@@ -150,6 +153,9 @@ macro_rules! define_dispatch {
             if let Some(hot) = hot_vector::handler::<B>(op) {
                 return hot;
             }
+            if B::HAS_FAST && let Some(hot) = hot_memory::handler::<B>(op.code) {
+                return hot;
+            }
             match op.code { $(Code::$name => threaded::$name::<B>),* }
         }
 
@@ -171,6 +177,151 @@ macro_rules! define_dispatch {
     };
 }
 for_each_code!(define_dispatch);
+
+/// Loads and stores through the bus's fast path alone: what misses it starts again in the general
+/// handler, so the usual case needs no stack frame.
+mod hot_memory {
+    #![allow(
+        non_snake_case,
+        clippy::allow_attributes,
+        clippy::unnecessary_cast,
+        clippy::cast_lossless,
+        reason = "named as their op codes; one macro for several widths"
+    )]
+    use super::*;
+
+    #[cold]
+    #[inline(never)]
+    fn slow<B: Bus>(
+        core: &mut Core<B::Fault>,
+        bus: &mut B,
+        ops: &[Threaded<B>],
+        general: Handler<B>,
+    ) -> Flow {
+        general(core, bus, ops)
+    }
+
+    macro_rules! hot {
+        ({ $($load:ident $lt:ty, $lat:ident;)* } { $($store:ident $st:ty, $sat:ident;)* }) => {
+            $(fn $load<B: Bus>(
+                core: &mut Core<B::Fault>,
+                bus: &mut B,
+                ops: &[Threaded<B>],
+            ) -> Flow {
+                let Some((this, rest)) = ops.split_first() else { return Flow::Link0 };
+                let Some(value) = bus.load_fast::<$lt>($lat(&core.s, &this.op)) else {
+                    return slow(core, bus, ops, threaded::$load::<B>);
+                };
+                *rd(&mut core.s, &this.op) = value as u64;
+                (this.next)(core, bus, rest)
+            })*
+            $(fn $store<B: Bus>(
+                core: &mut Core<B::Fault>,
+                bus: &mut B,
+                ops: &[Threaded<B>],
+            ) -> Flow {
+                let Some((this, rest)) = ops.split_first() else { return Flow::Link0 };
+                let value = rc(&core.s, &this.op) as $st;
+                if !bus.store_fast::<$st>($sat(&core.s, &this.op), value) {
+                    return slow(core, bus, ops, threaded::$store::<B>);
+                }
+                (this.next)(core, bus, rest)
+            })*
+
+            pub(super) fn handler<B: Bus>(code: Code) -> Option<Handler<B>> {
+                match code {
+                    $(Code::$load => Some($load::<B>),)*
+                    $(Code::$store => Some($store::<B>),)*
+                    _ => None,
+                }
+            }
+        };
+    }
+    hot! {
+        {
+            LdU8 u8, at; LdU16 u16, at; LdU32 u32, at; Ld64 u64, at;
+            LdU8X u8, at_x; LdU16X u16, at_x; LdU32X u32, at_x; Ld64X u64, at_x;
+        }
+        {
+            St8 u8, at; St16 u16, at; St32 u32, at; St64 u64, at;
+            St8X u8, at_x; St16X u16, at_x; St32X u32, at_x; St64X u64, at_x;
+        }
+    }
+}
+
+/// Two pure integer ops with one dispatch, for the pairs that hot loops consist of. The second op keeps
+/// its place and its successor, so nothing but the handler of the first changes.
+mod hot_pair {
+    use super::*;
+
+    /// A pure op as a type.
+    trait Pure {
+        /// Its result, given the value of its first source.
+        fn value(s: &CpuState, op: &Op, a: u64) -> u64;
+    }
+
+    /// `FORWARD`: the second op's first source is the first op's result, which then does not go
+    /// through memory.
+    fn pair<B: Bus, P: Pure, Q: Pure, const FORWARD: bool>(
+        core: &mut Core<B::Fault>,
+        bus: &mut B,
+        ops: &[Threaded<B>],
+    ) -> Flow {
+        let [first, second, rest @ ..] = ops else { return Flow::Link0 };
+        let s = &mut core.s;
+        let value = P::value(s, &first.op, ra(s, &first.op));
+        *rd(s, &first.op) = value;
+        let a = if FORWARD { value } else { ra(s, &second.op) };
+        *rd(s, &second.op) = Q::value(s, &second.op, a);
+        (second.next)(core, bus, rest)
+    }
+
+    macro_rules! pairs {
+        ($($name:ident = |$s:ident, $op:ident, $a:ident| $value:expr;)*) => {
+            $(struct $name;
+            impl Pure for $name {
+                #[inline(always)]
+                fn value($s: &CpuState, $op: &Op, $a: u64) -> u64 {
+                    $value
+                }
+            })*
+
+            fn with_first<B: Bus, P: Pure>(first: &Op, second: &Op) -> Option<Handler<B>> {
+                let forward = second.a == first.d;
+                match (second.code, forward) {
+                    $((Code::$name, false) => Some(pair::<B, P, $name, false>),
+                    (Code::$name, true) => Some(pair::<B, P, $name, true>),)*
+                    _ => None,
+                }
+            }
+
+            pub(super) fn handler<B: Bus>(first: &Op, second: &Op) -> Option<Handler<B>> {
+                match first.code {
+                    $(Code::$name => with_first::<B, $name>(first, second),)*
+                    _ => None,
+                }
+            }
+        };
+    }
+    pairs! {
+        Add64 = |s, op, a| a.wrapping_add(rb(s, op));
+        Add32 = |s, op, a| u64::from((a as u32).wrapping_add(rb(s, op) as u32));
+        AddI64 = |_s, op, a| a.wrapping_add(op.imm as u64);
+        Xor64 = |s, op, a| a ^ rb(s, op);
+        Xor32 = |s, op, a| u64::from((a ^ rb(s, op)) as u32);
+        And32 = |s, op, a| u64::from((a & rb(s, op)) as u32);
+        AndI32 = |_s, op, a| u64::from((a & op.imm as u64) as u32);
+        AndI64 = |_s, op, a| a & op.imm as u64;
+        XorShr64 = |s, op, a| a ^ rb(s, op).wrapping_shr(u32::from(op.x));
+        ShrI64 = |_s, op, a| a.wrapping_shr(op.imm as u32);
+        RorI32 = |_s, op, a| u64::from((a as u32).rotate_right(op.imm as u32 & 31));
+        Mul64 = |s, op, a| a.wrapping_mul(rb(s, op));
+        Mov = |_s, _op, a| a;
+        Zext32 = |_s, _op, a| u64::from(a as u32);
+        MAdd64 = |s, op, a| rc(s, op).wrapping_add(a.wrapping_mul(rb(s, op)));
+        SelZ64 = |s, op, a| select(rc(s, op) == 0, a, rb(s, op));
+    }
+}
 
 /// Handlers of their own for the vector operations that string functions and numeric loops live on.
 mod hot_vector {

@@ -1,8 +1,10 @@
 //! IEEE arithmetic on the host's floats, with the NaN results that the guest architecture defines.
 //!
 //! Rust leaves payload and sign of a computed NaN open, so each operation checks for a NaN result
-//! and then builds it by rule. FIDELITY: exception flags (MXCSR, FPSR) are not raised and rounding is
-//! to nearest even; see [`crate::x86_64`] and [`crate::arm64`] for what happens on other modes.
+//! and then builds it by rule.
+//!
+//! FIDELITY: fp-flags exception flags (MXCSR, FPSR) are not raised and rounding is to nearest even;
+//! see [`crate::x86_64`] and [`crate::arm64`] for what happens on other modes.
 
 /// How NaN results are formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

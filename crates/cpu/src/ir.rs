@@ -14,7 +14,9 @@
 //!
 //! # Flags
 //! Arithmetic ops never touch flags. [`Code::Cc`] and friends record (kind, a, b, c); dead records are
-//! removed when the block is finished. FIDELITY: a record that the same block overwrites unread is
+//! removed when the block is finished.
+//!
+//! FIDELITY: fault-flags a record that the same block overwrites unread is
 //! dropped although a memory access between the two may fault, so a signal handler may see older
 //! status flags than hardware would show; the interrupted program cannot tell.
 //!

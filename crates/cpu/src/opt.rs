@@ -18,6 +18,7 @@ pub(crate) fn optimise(ops: &mut Vec<Op>) {
     forward_moves(ops);
     fuse_step(ops);
     ops.retain(|op| op.code != Code::Nop);
+    turn_sources(ops);
 }
 
 /// A comparison of two values.
@@ -403,6 +404,31 @@ fn move_end(ops: &[Op], at: usize) -> Option<usize> {
         }
     }
     None
+}
+
+/// The result of the op before goes first among the sources of a commutative op, where the
+/// interpreter's fused pairs look for it.
+fn turn_sources(ops: &mut [Op]) {
+    let mut last = None;
+    for op in ops.iter_mut().filter(|op| op.code != Code::InsnStart) {
+        let commutes = matches!(
+            op.code,
+            Code::Add32
+                | Code::Add64
+                | Code::Xor32
+                | Code::Xor64
+                | Code::And32
+                | Code::And64
+                | Code::Or32
+                | Code::Or64
+                | Code::Mul32
+                | Code::Mul64
+        );
+        if commutes && last == Some(op.b) && last != Some(op.a) {
+            std::mem::swap(&mut op.a, &mut op.b);
+        }
+        last = op.code.is_pure().then_some(op.d);
+    }
 }
 
 /// Whether an op reads only the low 32 bits of its sources.

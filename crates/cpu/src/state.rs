@@ -1,7 +1,7 @@
 //! The architectural state of one guest CPU, for both instruction sets, as one flat struct.
 //!
-//! Integer registers are 64-bit slots addressed by [`Reg`](crate::ir::Reg), vector registers
-//! 128-bit slots addressed by [`Vreg`](crate::ir::Vreg). The number of integer slots is 256, so a
+//! Integer registers are 64-bit slots addressed by [`Reg`], vector registers
+//! 128-bit slots addressed by [`Vreg`]. The number of integer slots is 256, so a
 //! slot index, a byte, never needs a bounds check. Which slot is which register is said in
 //! [`crate::ir`]; the typed accessors of [`crate::regs`] are for the kernel layer.
 //!

@@ -108,6 +108,13 @@ impl Bus for FlatBus {
         self.load(va).map_err(|f| FlatFault { write: true, ..f })
     }
 
+    const HAS_FAST: bool = true;
+
+    #[inline(always)]
+    fn load_fast<T: Scalar>(&mut self, va: VirtAddr) -> Option<T> {
+        self.ram.get(self.range::<T>(va)).map(T::read)
+    }
+
     fn fetch(&mut self, va: VirtAddr) -> Result<PhysAddr, FlatFault> {
         self.fetches += 1;
         let at = va.get().wrapping_sub(self.base);

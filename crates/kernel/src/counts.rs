@@ -1,11 +1,12 @@
 //! Counts by ground-truth scope, as `/sys/kernel/debug/mm_events` shows them.
 
-use events::{ByOp, Counters, Scope, Sink};
+use events::{ByOp, Counters, Op, Scope, Sink};
 use std::collections::BTreeMap;
 
 /// A sink whose counts can be read back by scope.
 pub trait CountsByScope: Sink {
-    /// What was counted so far in each scope. Empty for a sink that does not keep counts.
+    /// What was counted so far in each scope by system calls and faults, interrupts on other CPUs left out. Empty
+    /// for a sink that does not keep counts.
     fn by_scope(&self) -> BTreeMap<Scope, Counters>;
 }
 
@@ -22,8 +23,53 @@ impl CountsByScope for Counters {
     }
 }
 
+/// The context of work done in an interrupt: for a flush that another CPU asked for.
+const INTERRUPT: &str = "irq";
+
 impl CountsByScope for ByOp {
     fn by_scope(&self) -> BTreeMap<Scope, Counters> {
-        ByOp::by_scope(self)
+        let mut sums: BTreeMap<Scope, Counters> = BTreeMap::new();
+        for (context, _, ops) in self.by_context() {
+            if context == INTERRUPT {
+                continue;
+            }
+            for (path, counters) in ops {
+                sums.entry(scope_of(&path)).or_default().merge(&counters);
+            }
+        }
+        sums
+    }
+}
+
+/// The scope of an op path: that of its innermost op that opens one.
+fn scope_of(path: &str) -> Scope {
+    let op_of = |name: &str| Op::ALL.iter().find(|op| op.name() == name);
+    path.rsplit('/').find_map(|name| op_of(name)?.scope()).unwrap_or(Scope::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use events::Event;
+
+    #[test]
+    fn scopes_are_those_of_the_sink_without_interrupts() {
+        let mut sink = ByOp::new();
+        sink.begin("munmap");
+        sink.add(Event::DsbIsh, 1);
+        sink.enter(Op::UnmapPageRange);
+        sink.enter(Op::ZapPteRange);
+        sink.add(Event::PtepGet, 2);
+        sink.begin("irq");
+        sink.add(Event::Cr3Reload, 4);
+        sink.end();
+        sink.exit();
+        sink.exit();
+        sink.end();
+        let mine = CountsByScope::by_scope(&sink);
+        assert_eq!(mine[&Scope::Zap].get(Event::PtepGet), 2);
+        assert_eq!(mine[&Scope::None].get(Event::DsbIsh), 1);
+        assert_eq!(mine[&Scope::None].get(Event::Cr3Reload), 0);
+        assert_eq!(ByOp::by_scope(&sink)[&Scope::None].get(Event::Cr3Reload), 4);
     }
 }

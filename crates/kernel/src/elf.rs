@@ -169,7 +169,6 @@ impl Image {
     }
 }
 
-#[expect(clippy::arithmetic_side_effects, reason = "a constant")]
 const PAGE_MASK: u64 = PAGE_SIZE - 1;
 
 fn check_ident(bytes: &[u8]) -> Result<(), LoadError> {
@@ -229,7 +228,7 @@ fn protection(flags: elf::ProgramFlags) -> VmProt {
 }
 
 #[cfg(test)]
-#[expect(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "tests")]
+#[expect(clippy::indexing_slicing, reason = "tests")]
 pub(crate) mod tests {
     use super::*;
 

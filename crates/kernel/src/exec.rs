@@ -9,6 +9,7 @@ use crate::elf::{Image, ImageKind, Segment};
 use crate::kernel::Kernel;
 use crate::load_error::LoadError;
 use crate::task::{MmLayout, TaskId};
+use crate::vfs::absolute;
 use arch::{Arch, MmId, Platform};
 use events::Sink;
 use mm::{Backing, Errno, FileId, MapFlags, VmProt};
@@ -120,7 +121,8 @@ where
     ) -> Result<Mapped, LoadError> {
         let stack_top = P::Arch::TASK_SIZE;
         self.map_stack(mm, stack_top, image.exec_stack)?;
-        let file = self.mm.file_create(program.path, program.elf.to_vec());
+        let name = absolute("/", program.path);
+        let file = self.mm.file_create(&name, program.elf.to_vec());
         let bias = self.load_bias(mm, image)?;
         let mut brk = VirtAddr::ZERO;
         for segment in &image.segments {

@@ -15,7 +15,7 @@ use crate::syscalls::{self, Call, Stop};
 use crate::task::{
     ExitStatus, MmLayout, Process, ProcessId, Resume, Rlimits, Task, TaskId, TaskState, Wait,
 };
-use crate::vfs::{MmEvents, PseudoFile, Vfs};
+use crate::vfs::{MmEvents, PseudoFile, Vfs, absolute};
 use arch::{Arch, MmId, Platform};
 use events::Sink;
 use mm::Mm;
@@ -426,10 +426,7 @@ where
         let (task, process) = (TaskId(id), ProcessId(id));
         let mut cmdline = program.argv.join(&0);
         cmdline.push(0);
-        let exe = match program.path.starts_with('/') {
-            true => program.path.to_owned(),
-            false => format!("/{}", program.path),
-        };
+        let exe = absolute("/", program.path);
         let fds = self.standard_files();
         self.processes.insert(
             process,
@@ -460,7 +457,8 @@ where
             }
             None => CpuMask::first(self.mm.pt.hw.cpus.max(1)),
         };
-        let cpu = self.sched.place(&affinity, CpuId::default());
+        // CPU 0 is where Linux boots and does its housekeeping; programs start on the next one.
+        let cpu = self.sched.place(&affinity, CpuId::new(1));
         self.tasks.insert(
             task,
             Task {
@@ -545,7 +543,10 @@ where
     fn enter_lazy(&mut self, cpu: CpuId) {
         let Some((_, lazy)) = self.loaded.get_mut(cpu.index()) else { return };
         if std::mem::replace(lazy, Lazy::Yes) == Lazy::No {
+            self.mm.pt.cpu = cpu;
+            self.mm.pt.sink.begin("enter_lazy_tlb");
             self.mm.pt.enter_lazy_tlb(cpu);
+            self.mm.pt.sink.end();
         }
     }
 

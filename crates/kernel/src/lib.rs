@@ -26,6 +26,7 @@ mod kernel;
 mod load_error;
 mod pipe;
 mod regs;
+mod residence;
 mod rng;
 mod sched;
 mod signal;

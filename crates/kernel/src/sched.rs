@@ -1,11 +1,10 @@
 //! Which task runs on which CPU: one queue per CPU, first come first served.
 //!
-//! The machine runs a task for a quantum at a time so that CPUs advance together. A task keeps its
-//! CPU for [`SLICE_TURNS`] quanta, as Linux lets it run until the timer interrupt, and then goes to the end of the queue;
-//! so does one that yields. A CPU with an empty queue takes the first task that may run on it from the CPU
-//! with the lowest index. Everything is a function of the calls made, so runs repeat.
-//!
-//! [`Kernel::schedule`]: crate::Kernel::schedule
+//! The machine runs a task for a quantum at a time so that CPUs advance together. A task keeps
+//! its CPU for [`SLICE_TURNS`] quanta, as Linux lets it run until the timer interrupt, and then
+//! goes to the end of the queue; so does one that yields. A CPU with nothing to do takes the
+//! first task that may run on it from the CPU with the lowest index that has more than one.
+//! Everything is a function of the calls made, so runs repeat.
 
 use crate::task::TaskId;
 use std::collections::VecDeque;
@@ -145,8 +144,8 @@ impl Sched {
         }
     }
 
-    /// Takes the next task for `cpu`: the current one if its slice is not over; else it goes to the end of the
-    /// queue.
+    /// Takes the next task for `cpu`: the current one if its slice is not over; else that one goes
+    /// to the end of the queue.
     pub(crate) fn next(
         &mut self,
         cpu: CpuId,
@@ -171,7 +170,10 @@ impl Sched {
     }
 
     fn steal(&mut self, may_run_here: impl Fn(TaskId) -> bool) -> Option<TaskId> {
-        for queue in &mut self.queues {
+        for (queue, current) in self.queues.iter_mut().zip(&self.current) {
+            if queue.len() + usize::from(current.is_some()) < 2 {
+                continue;
+            }
             if let Some(at) = queue.iter().position(|&t| may_run_here(t)) {
                 return queue.remove(at);
             }

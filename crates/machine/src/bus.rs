@@ -1,9 +1,9 @@
 //! The CPU's view of memory: the TLB model over guest RAM.
 
-use arch::Platform;
+use crate::guest::{Emulated, Observer};
 use cpu::{Bus, Scalar};
-use kernel::{CountsByScope, Kernel};
-use mmu::{Access, CpuTlb, Fault, HwWalk, Mmu, Model};
+use kernel::Kernel;
+use mmu::{Access, CpuTlb, Fault, HwWalk, Model};
 use phys::Ram;
 use units::{CpuId, PAGE_SIZE, PhysAddr, VirtAddr};
 
@@ -12,29 +12,50 @@ const COUNTER_HZ: u64 = 1_000_000_000;
 
 /// The kernel with all memory, as seen by the CPU that runs now.
 #[derive(Debug)]
-pub struct World<P: Platform> {
+pub struct World<A, S, M>
+where
+    A: HwWalk + arch::Arch,
+    S: Observer,
+    M: Model,
+{
     /// The kernel.
-    pub kernel: Kernel<P>,
+    pub kernel: Kernel<Emulated<A, S, M>>,
     /// The CPU that runs.
     pub(crate) cpu: CpuId,
+    /// Its MMU, while it runs guest code; else a spare one.
+    tlb: Box<CpuTlb<A, M>>,
     /// Virtual time when it began to run.
     pub(crate) started_ns: u64,
     /// Nanoseconds per 1024 instructions, for the counters in between.
     pub(crate) ns_per_kilo_instruction: u64,
 }
 
-impl<A, M, P> World<P>
+impl<A, S, M> World<A, S, M>
 where
     A: HwWalk + arch::Arch,
+    S: Observer,
     M: Model,
-    P: Platform<Arch = A, Tlb = Mmu<A, M>>,
-    P::Sink: CountsByScope,
 {
     /// TLBs of the running CPU, and RAM.
     #[inline(always)]
     fn parts(&mut self) -> (&mut CpuTlb<A, M>, &mut Ram) {
-        let pt = &mut self.kernel.mm.pt;
-        (pt.tlb.cpu_mut(self.cpu), &mut pt.ram)
+        (&mut self.tlb, &mut self.kernel.mm.pt.ram)
+    }
+
+    /// A world whose CPU 0 is about to run; `spare` stands in for a CPU's MMU while it is out.
+    pub(crate) fn new(kernel: Kernel<Emulated<A, S, M>>, spare: CpuTlb<A, M>) -> Self {
+        World {
+            kernel,
+            cpu: CpuId::default(),
+            tlb: Box::new(spare),
+            started_ns: 0,
+            ns_per_kilo_instruction: 0,
+        }
+    }
+
+    /// Gives the running CPU its MMU, or takes it back.
+    pub(crate) fn exchange_tlb(&mut self) {
+        self.kernel.mm.pt.tlb.exchange(self.cpu, &mut self.tlb);
     }
 
     #[inline(always)]
@@ -110,12 +131,11 @@ fn elements_in_page<T: Scalar>(va: VirtAddr) -> u64 {
     (PAGE_SIZE - va.page_offset()) / u64::from(T::BYTES)
 }
 
-impl<A, M, P> Bus for World<P>
+impl<A, S, M> Bus for World<A, S, M>
 where
     A: HwWalk + arch::Arch,
+    S: Observer,
     M: Model,
-    P: Platform<Arch = A, Tlb = Mmu<A, M>>,
-    P::Sink: CountsByScope,
 {
     type Fault = Fault;
 
@@ -138,6 +158,27 @@ where
     #[inline(always)]
     fn load_for_write<T: Scalar>(&mut self, va: VirtAddr) -> Result<T, Fault> {
         self.load_as(va, Access::Write)
+    }
+
+    const HAS_FAST: bool = true;
+
+    #[inline(always)]
+    fn load_fast<T: Scalar>(&mut self, va: VirtAddr) -> Option<T> {
+        if crosses::<T>(va) {
+            return None;
+        }
+        let pa = self.tlb.translate_hit(va, Access::Read)?;
+        Some(T::read(self.kernel.mm.pt.ram.slice(pa, T::BYTES as usize)))
+    }
+
+    #[inline(always)]
+    fn store_fast<T: Scalar>(&mut self, va: VirtAddr, value: T) -> bool {
+        if crosses::<T>(va) {
+            return false;
+        }
+        let Some(pa) = self.tlb.translate_hit(va, Access::Write) else { return false };
+        value.write(self.kernel.mm.pt.ram.slice_mut(pa, T::BYTES as usize));
+        true
     }
 
     fn fetch(&mut self, va: VirtAddr) -> Result<PhysAddr, Fault> {
@@ -177,12 +218,7 @@ where
         COUNTER_HZ
     }
 
-    fn fill<T: Scalar>(
-        &mut self,
-        va: VirtAddr,
-        value: T,
-        count: u64,
-    ) -> (u64, Result<(), Fault>) {
+    fn fill<T: Scalar>(&mut self, va: VirtAddr, value: T, count: u64) -> (u64, Result<(), Fault>) {
         let size = u64::from(T::BYTES);
         let mut done = 0;
         while done < count {
@@ -217,9 +253,8 @@ where
         let mut done = 0;
         while done < count {
             let (source, target) = (from.wrapping_add(done * size), to.wrapping_add(done * size));
-            let run = elements_in_page::<T>(source)
-                .min(elements_in_page::<T>(target))
-                .min(count - done);
+            let run =
+                elements_in_page::<T>(source).min(elements_in_page::<T>(target)).min(count - done);
             match self.copy_run::<T>(target, source, run) {
                 Ok(copied) => done += copied,
                 Err(fault) => return (done, Err(fault)),
@@ -242,12 +277,11 @@ fn fill_slice<T: Scalar>(bytes: &mut [u8], value: T) {
     }
 }
 
-impl<A, M, P> World<P>
+impl<A, S, M> World<A, S, M>
 where
     A: HwWalk + arch::Arch,
+    S: Observer,
     M: Model,
-    P: Platform<Arch = A, Tlb = Mmu<A, M>>,
-    P::Sink: CountsByScope,
 {
     /// Copies up to `run` elements that lie in one page on either side; one, if an element
     /// crosses a page or the sides overlap so that copying replicates.

@@ -12,7 +12,7 @@ use kernel::{
     Spawn, TaskId,
 };
 use mm::{Mm, MmConfig, Thp};
-use mmu::{Exact, Fault, FaultKind, HwWalk, Mmu, Model, StaleUseOracle};
+use mmu::{CpuTlb, Exact, Fault, FaultKind, HwWalk, Mmu, Model, StaleUseOracle};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use units::{ArchId, CpuId};
@@ -47,9 +47,7 @@ pub fn run(
     console: &mut dyn Console,
 ) -> Result<Outcome, RunError> {
     match config.machine.arch {
-        ArchId::Arm64 => {
-            run_with::<Arm64, ByOp, Exact>(config, elf, ByOp::new(), pricing, console)
-        }
+        ArchId::Arm64 => run_with::<Arm64, ByOp, Exact>(config, elf, ByOp::new(), pricing, console),
         ArchId::X86_64 => {
             run_with::<X86_64, ByOp, Exact>(config, elf, ByOp::new(), pricing, console)
         }
@@ -96,24 +94,28 @@ where
     S: Observer,
     M: Model,
 {
-    Guest::<Emulated<A, S, M>>::boot(config, elf, sink, pricing, console)?.run()
+    Guest::<A, S, M>::boot(config, elf, sink, pricing, console)?.run()
 }
 
 /// One virtual CPU.
-struct Vcpu<P: Platform>
+struct Vcpu<A, S, M>
 where
-    World<P>: cpu::Bus,
+    A: HwWalk + arch::Arch,
+    S: Observer,
+    M: Model,
 {
-    cpu: Cpu<World<P>>,
+    cpu: Cpu<World<A, S, M>>,
     task: Option<TaskId>,
 }
 
-struct Guest<'a, P: Platform>
+struct Guest<'a, A, S, M>
 where
-    World<P>: cpu::Bus,
+    A: HwWalk + arch::Arch,
+    S: Observer,
+    M: Model,
 {
-    world: World<P>,
-    vcpus: Vec<Vcpu<P>>,
+    world: World<A, S, M>,
+    vcpus: Vec<Vcpu<A, S, M>>,
     /// Registers of tasks that no CPU holds.
     saved: BTreeMap<TaskId, CpuState>,
     outside: Outside<'a>,
@@ -128,7 +130,7 @@ enum Turn {
     Over(Result<(), RunError>),
 }
 
-impl<'a, A, S, M> Guest<'a, Emulated<A, S, M>>
+impl<'a, A, S, M> Guest<'a, A, S, M>
 where
     A: HwWalk + arch::Arch,
     S: Observer,
@@ -141,6 +143,7 @@ where
         pricing: &'a dyn Pricing,
         console: &'a mut dyn Console,
     ) -> Result<Self, RunError> {
+        let controls = config.machine.controls(config.mem_bytes);
         let mut tlb = config.machine.mmu::<A, M>(config.mem_bytes);
         if config.check {
             tlb.set_oracle(StaleUseOracle::On);
@@ -168,14 +171,11 @@ where
             first_cpu: config.first_cpu.map(CpuId::new),
         };
         let kernel = Kernel::new(mm, options);
-        let per_kilo = pricing.ns(&Counters::new(), 1024);
+        let spare = CpuTlb::new(CpuId::default(), config.machine.geometry.clone(), controls);
+        let mut world = World::new(kernel, spare);
+        world.ns_per_kilo_instruction = pricing.ns(&Counters::new(), 1024);
         let mut guest = Guest {
-            world: World {
-                kernel,
-                cpu: CpuId::default(),
-                started_ns: 0,
-                ns_per_kilo_instruction: per_kilo,
-            },
+            world,
             vcpus: (0..config.machine.hw.cpus.max(1))
                 .map(|_| Vcpu { cpu: Cpu::new(arch_of::<A>()), task: None })
                 .collect(),
@@ -214,7 +214,8 @@ where
                 self.world.kernel.wake_expired(now);
             }
             if idle && !self.skip_idle_time() {
-                let message = "every task waits for something that cannot happen; the program is deadlocked";
+                let message =
+                    "every task waits for something that cannot happen; the program is deadlocked";
                 return Err(RunError::new(RunErrorKind::Limit, message.to_owned()));
             }
         }
@@ -321,7 +322,9 @@ where
                 left = left.min(more);
             }
             self.world.started_ns = self.outside.ns(&self.world.kernel.mm.pt.sink);
+            self.world.exchange_tlb();
             let exit = self.vcpus[n].cpu.run(&mut self.world, left);
+            self.world.exchange_tlb();
             let retired = self.vcpus[n].cpu.retired_nr();
             self.outside.instructions += retired;
             left = left.saturating_sub(retired);

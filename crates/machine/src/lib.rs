@@ -22,7 +22,7 @@ pub use bus::World;
 pub use clock::{FreeClock, Pricing};
 pub use config::RunConfig;
 pub use error::{RunError, RunErrorKind};
-pub use guest::{Emulated, QUANTUM, run, run_with};
+pub use guest::{Emulated, Observer, QUANTUM, run, run_with};
 pub use kernel::{Console, ExitStatus, LoadError, LoadErrorKind, Stream, UnknownSyscall};
 pub use mm::{MthpStats, Thp, ThpSize, VmStat};
 pub use mmu::{Machine, MachineError, SETTINGS, TlbStats};

@@ -91,10 +91,10 @@ fn map<A: Arch>(mm: &mut Mm<Still<A>>, id: MmId, setup: &WalkSetup) {
         Touch::Write => Some(mm::Access::Write),
     };
     // Where nothing can be mapped the walk shows why.
-    if mm.mmap(id, start, PMD_SIZE, prot, flags, Backing::Anonymous).is_ok() {
-        if let Some(access) = access {
-            let _ = mm.handle_user_fault(id, setup.va, access);
-        }
+    if mm.mmap(id, start, PMD_SIZE, prot, flags, Backing::Anonymous).is_ok()
+        && let Some(access) = access
+    {
+        let _ = mm.handle_user_fault(id, setup.va, access);
     }
 }
 

@@ -297,13 +297,11 @@ fn madvise_cold_or_pageout_pte_range<P: Platform>(
     let mm = &mut *mm.enter(Op::MadviseColdOrPageoutPteRange);
     let mut list = Vec::new();
     let pmd = mm.pt.pmdp_get(pmdp);
-    if pmd.is_leaf() {
-        if cold_or_pageout_huge_pmd(mm, gather, pmdp, start, end, cooling, &mut list) {
-            if cooling == Cooling::Pageout {
-                vmscan::reclaim_pages(mm, list);
-            }
-            return;
+    if pmd.is_leaf() && cold_or_pageout_huge_pmd(mm, gather, pmdp, start, end, cooling, &mut list) {
+        if cooling == Cooling::Pageout {
+            vmscan::reclaim_pages(mm, list);
         }
+        return;
     }
     let Some(first) = mm.pt.pte_offset(pmdp, start) else { return };
     mm.lock_ptl();

@@ -618,6 +618,24 @@ fn wp_page_copy<P: Platform>(
     old: Option<Folio>,
 ) -> Result<(), FaultSignal> {
     mm.fentry(Event::FnWpPageCopy);
+    // Held while the allocation may reclaim or split what it finds.
+    if let Some(folio) = old {
+        mm.folio_ref_add(folio, 1);
+    }
+    let result = wp_page_copy_held(mm, &vmf, at, orig, old);
+    if let Some(folio) = old {
+        mm.folio_put_refs(folio, 1);
+    }
+    result
+}
+
+fn wp_page_copy_held<P: Platform>(
+    mm: &mut Mm<P>,
+    vmf: &VmFault,
+    at: Ptep,
+    orig: Pte<P::Arch>,
+    old: Option<Folio>,
+) -> Result<(), FaultSignal> {
     let new = mm.folio_alloc_reclaiming(Order::ZERO).ok_or(FaultSignal::OutOfMemory)?;
     match old {
         Some(_) => {
@@ -1001,71 +1019,59 @@ fn clear_not_present_full_ptes<P: Platform>(
     }
 }
 
-/// Frees page tables of `[start, end)` that nothing between `floor` and `ceiling` needs.
-/// Source: Linux mm/memory.c `free_pgtables()`, `free_pgd_range()`.
+/// Frees the page tables that only the VMAs `ids`, ascending, needed: those that nothing below
+/// `floor` or from `ceiling` on shares.
+/// Source: Linux mm/memory.c `free_pgtables()`.
 pub(crate) fn free_pgtables<P: Platform>(
     mm: &mut Mm<P>,
     gather: &mut MmuGather,
-    start: VirtAddr,
-    end: VirtAddr,
+    ids: &[VmaId],
     floor: Option<VirtAddr>,
     ceiling: Option<VirtAddr>,
 ) {
     let mm = &mut *mm.enter(Op::FreePgtables);
     let floor = floor.unwrap_or(VirtAddr::ZERO);
-    let ceiling = ceiling.unwrap_or(VirtAddr::new(u64::MAX));
-    for level in [TableLevel::Pte, TableLevel::Pmd, TableLevel::Pud] {
-        free_table_level(mm, gather, level, start, end, floor, ceiling);
+    for (i, &id) in ids.iter().enumerate() {
+        let vma = *mm.vma(id);
+        let next = ids.get(i + 1).map(|&next| mm.vma(next).start);
+        let bounds = (floor, next.or(ceiling).unwrap_or(VirtAddr::new(u64::MAX)));
+        let root = mm.pt.root(gather.mm);
+        free_pgd_range(mm, gather, (TableLevel::Pgd, root), vma.start, vma.end, bounds);
     }
 }
 
-/// Frees the tables of one level whose whole span is unused.
-fn free_table_level<P: Platform>(
+/// Frees what hangs below the entries of one table for `[start, end)`, deepest first.
+/// Source: Linux mm/memory.c `free_pgd_range()`, `free_pud_range()`, `free_pmd_range()`.
+fn free_pgd_range<P: Platform>(
     mm: &mut Mm<P>,
     gather: &mut MmuGather,
-    level: TableLevel,
+    (level, table): (TableLevel, PhysAddr),
     start: VirtAddr,
     end: VirtAddr,
-    floor: VirtAddr,
-    ceiling: VirtAddr,
+    bounds: (VirtAddr, VirtAddr),
 ) {
-    // A table of this level spans 512 of its entries: one entry of the level above.
-    let span = 1u64 << (level.shift() + 9);
-    let mut va = start.align_down(span);
-    while va < end {
-        let next = va.wrapping_add(span);
-        if va >= floor && next <= ceiling {
-            free_one_table(mm, gather, level, va);
-        }
-        let Some(step) = va.checked_add(span) else { return };
-        va = step;
-    }
-}
-
-fn free_one_table<P: Platform>(
-    mm: &mut Mm<P>,
-    gather: &mut MmuGather,
-    level: TableLevel,
-    va: VirtAddr,
-) {
-    let above: &[TableLevel] = match level {
-        TableLevel::Pte => &[TableLevel::Pgd, TableLevel::Pud, TableLevel::Pmd],
-        TableLevel::Pmd => &[TableLevel::Pgd, TableLevel::Pud],
-        TableLevel::Pud | TableLevel::Pgd => &[TableLevel::Pgd],
+    let below = match level {
+        TableLevel::Pgd => TableLevel::Pud,
+        TableLevel::Pud => TableLevel::Pmd,
+        TableLevel::Pmd | TableLevel::Pte => TableLevel::Pte,
     };
-    let mut table = mm.pt.root(gather.mm);
-    let (&parent, upper) = above.split_last().expect("every table has a parent");
-    for up in upper {
-        match mm.pt.table_at(up.slot(table, va)) {
-            Table::Next(next) => table = next,
-            Table::None | Table::Leaf => return,
+    let span = 1 << level.shift();
+    let mut va = start;
+    while va < end {
+        let first = va.align_down(span);
+        let after = first.wrapping_add(span);
+        let slot = level.slot(table, va);
+        if let Table::Next(child) = mm.pt.table_at(slot) {
+            if below != TableLevel::Pte {
+                free_pgd_range(mm, gather, (below, child), va, after.min(end), bounds);
+            }
+            if first >= bounds.0 && after <= bounds.1 {
+                mm.pt.clear_table(level, slot);
+                mm.mm_mut(gather.mm).pgtables -= 1;
+                gather.free_table(below, first, child);
+            }
         }
-    }
-    let slot = parent.slot(table, va);
-    if let Table::Next(child) = mm.pt.table_at(slot) {
-        mm.pt.clear_table(parent, slot);
-        mm.mm_mut(gather.mm).pgtables -= 1;
-        gather.free_table(level, va, child);
+        va = after;
     }
 }
 
@@ -1075,10 +1081,7 @@ pub(crate) fn exit_mmap<P: Platform>(mm: &mut Mm<P>, id: MmId) {
     let ids: Vec<VmaId> = mm.mm_struct(id).tree.values().copied().collect();
     let mut gather = MmuGather::new(id, Teardown::FullMm);
     unmap_region(mm, &mut gather, &ids);
-    for &vma in &ids {
-        let vma = *mm.vma(vma);
-        free_pgtables(mm, &mut gather, vma.start, vma.end, None, None);
-    }
+    free_pgtables(mm, &mut gather, &ids, None, None);
     gather.finish(mm);
     for vma in ids {
         mm.remove_vma(vma);

@@ -64,8 +64,9 @@ pub enum Backing {
 const MAX_MAP_COUNT: usize = 65_530;
 /// `mmap_min_addr`.
 const MMAP_MIN_ADDR: u64 = 0x1_0000;
-/// Gap below the stack that mmap leaves: stack limit plus guard gap, as without randomisation.
-const STACK_GAP: u64 = (8 << 20) + (1 << 20);
+/// Gap below the stack that mmap leaves: at least 128 MiB, which a stack limit of 8 MiB stays
+/// below (`mmap_base()`).
+const STACK_GAP: u64 = 128 << 20;
 
 /// Length in whole pages, or EINVAL/ENOMEM as mmap and munmap answer.
 pub(crate) fn page_align(len: u64) -> Option<u64> {
@@ -349,10 +350,12 @@ impl<P: Platform> Mm<P> {
             return Ok(hint);
         }
         let anonymous = matches!(backing, Backing::Anonymous);
-        if anonymous && len >= PMD_SIZE && len.is_multiple_of(PMD_SIZE) {
-            if let Ok(at) = self.get_unmapped_area(mm, len, PMD_SIZE) {
-                return Ok(at);
-            }
+        if anonymous
+            && len >= PMD_SIZE
+            && len.is_multiple_of(PMD_SIZE)
+            && let Ok(at) = self.get_unmapped_area(mm, len, PMD_SIZE)
+        {
+            return Ok(at);
         }
         self.get_unmapped_area(mm, len, PAGE_SIZE)
     }
@@ -414,10 +417,7 @@ impl<P: Platform> Mm<P> {
         let ceiling = tree.range(high..).next().map(|(&at, _)| at);
         let mut gather = MmuGather::new(mm, Teardown::Partial);
         memory::unmap_region(self, &mut gather, &ids);
-        for &id in &ids {
-            let vma = *self.vma(id);
-            memory::free_pgtables(self, &mut gather, vma.start, vma.end, floor, ceiling);
-        }
+        memory::free_pgtables(self, &mut gather, &ids, floor, ceiling);
         gather.finish(self);
         for id in ids {
             self.remove_vma(id);

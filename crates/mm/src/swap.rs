@@ -155,8 +155,8 @@ impl Swap {
         let scan = |cluster: u64| self.scan_cluster(cluster * CLUSTER, order.pages());
         let free = || all().filter(|(_, c)| c.is_none()).find_map(|(i, _)| scan(i));
         let nonfull = || {
-            let same = |c: &Box<Cluster>| c.order == order;
-            all().filter(|(_, c)| c.as_ref().is_some_and(same)).find_map(|(i, _)| scan(i))
+            let same = |c: &Cluster| c.order == order;
+            all().filter(|(_, c)| c.as_deref().is_some_and(same)).find_map(|(i, _)| scan(i))
         };
         let first = match prefer {
             Prefer::Free => free().or_else(nonfull),

@@ -43,6 +43,15 @@ impl<P: Platform> Mm<P> {
             let Some(id) = self.live_mm(index) else { continue };
             let before = (all.anon, all.file, all.swapents);
             self.validate_table(&mut all, id, TableLevel::Pgd, self.pt.root(id), VirtAddr::ZERO);
+            let tables = self.count_tables(TableLevel::Pgd, self.pt.root(id));
+            let kept = self.deposited.keys().filter(|at| at.0 == id).count() as u64;
+            let known = self.mms[index].pgtables;
+            if tables + kept != known {
+                all.complain(format!(
+                    "address space {index}: {known} page tables are accounted for, {tables} are \
+                     reachable and {kept} kept for splits"
+                ));
+            }
             let rss = self.mms[index].rss;
             let walked = (all.anon - before.0, all.file - before.1, all.swapents - before.2);
             if walked != (rss.anon, rss.file, rss.swapents) {
@@ -57,6 +66,25 @@ impl<P: Platform> Mm<P> {
         self.validate_swap(&mut all);
         all.violations.extend(self.pt.violations.iter().map(|v| Violation { what: v.clone() }));
         all.violations
+    }
+
+    /// Tables reachable from the one at `table`, itself included.
+    fn count_tables(&self, level: TableLevel, table: PhysAddr) -> u64 {
+        let below = match level {
+            TableLevel::Pgd => TableLevel::Pud,
+            TableLevel::Pud => TableLevel::Pmd,
+            TableLevel::Pmd | TableLevel::Pte => return 1 + self.children(table).count() as u64,
+        };
+        1 + self.children(table).map(|child| self.count_tables(below, child)).sum::<u64>()
+    }
+
+    fn children(&self, table: PhysAddr) -> impl Iterator<Item = PhysAddr> {
+        (0..512u64).filter_map(move |i| {
+            match self.pt.table_at(PhysAddr::new(table.get() + i * 8)) {
+                Table::Next(child) => Some(child),
+                Table::None | Table::Leaf => None,
+            }
+        })
     }
 
     fn live_mm(&self, index: usize) -> Option<MmId> {

@@ -27,7 +27,8 @@ pub enum StaleUseOracle {
 /// The MMUs of a machine.
 #[derive(Debug)]
 pub struct Mmu<A, M = Exact> {
-    cpus: Vec<CpuTlb<A, M>>,
+    /// Boxed, so that a CPU's can be taken out and put back as a pointer.
+    cpus: Vec<Box<CpuTlb<A, M>>>,
     oracle: StaleUseOracle,
 }
 
@@ -37,7 +38,7 @@ impl<A: HwWalk, M: Model> Mmu<A, M> {
     /// # Panics
     /// If the geometry does not pass [`Geometry::check`].
     pub fn new(geometry: &Geometry, controls: Controls, cpus: u16) -> Self {
-        let cpu = |n| CpuTlb::new(CpuId::new(n), geometry.clone(), controls);
+        let cpu = |n| Box::new(CpuTlb::new(CpuId::new(n), geometry.clone(), controls));
         Mmu { cpus: (0..cpus).map(cpu).collect(), oracle: StaleUseOracle::Off }
     }
 
@@ -48,7 +49,7 @@ impl<A: HwWalk, M: Model> Mmu<A, M> {
 
     /// Stale uses since they were last taken, CPU by CPU.
     pub fn take_stale_uses(&mut self) -> Vec<StaleUse> {
-        self.cpus.iter_mut().flat_map(CpuTlb::take_stale_uses).collect()
+        self.cpus.iter_mut().flat_map(|cpu| cpu.take_stale_uses()).collect()
     }
 
     /// One CPU's MMU.
@@ -61,6 +62,11 @@ impl<A: HwWalk, M: Model> Mmu<A, M> {
     #[inline(always)]
     pub fn cpu_mut(&mut self, cpu: CpuId) -> &mut CpuTlb<A, M> {
         &mut self.cpus[cpu.index()]
+    }
+
+    /// Exchanges one CPU's MMU with `other`: while that CPU runs guest code, its bus holds it.
+    pub fn exchange(&mut self, cpu: CpuId, other: &mut Box<CpuTlb<A, M>>) {
+        std::mem::swap(&mut self.cpus[cpu.index()], other);
     }
 
     /// Translates on one CPU; see [`CpuTlb::translate`].
@@ -87,7 +93,7 @@ impl<A: HwWalk, M: Model> Mmu<A, M> {
         sum
     }
 
-    fn heard_by(&mut self, cpu: CpuId, broadcast: Broadcast) -> &mut [CpuTlb<A, M>] {
+    fn heard_by(&mut self, cpu: CpuId, broadcast: Broadcast) -> &mut [Box<CpuTlb<A, M>>] {
         match broadcast {
             Broadcast::Yes => &mut self.cpus,
             Broadcast::No => std::slice::from_mut(&mut self.cpus[cpu.index()]),

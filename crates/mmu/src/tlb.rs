@@ -195,9 +195,9 @@ pub struct CachedTranslation {
 /// The TLBs, walk caches and walker of one CPU.
 #[derive(Debug)]
 pub struct CpuTlb<A, M = Exact> {
-    fast: Box<[[Fast; FAST_ENTRIES]; 3]>,
+    fast: [[Fast; FAST_ENTRIES]; 3],
     /// Access count of the last use, by first-level way.
-    stamps: Box<[u64; WAYS]>,
+    stamps: [u64; WAYS],
     generation: u64,
     clock: u64,
     fetches: u64,
@@ -246,8 +246,8 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
         geometry.check().expect("the geometry was checked");
         let spaces = Spaces::new();
         let mut cpu = CpuTlb {
-            fast: Box::new([[Fast::EMPTY; FAST_ENTRIES]; 3]),
-            stamps: Box::new([0; WAYS]),
+            fast: [[Fast::EMPTY; FAST_ENTRIES]; 3],
+            stamps: [0; WAYS],
             generation: 0,
             clock: 0,
             fetches: 0,
@@ -345,6 +345,22 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
             self.stamps[(fast.page_way & WAY_MASK) as usize] = self.clock;
         }
         Ok(PhysAddr::new(fast.page_way & !WAY_MASK | va.page_offset()))
+    }
+
+    /// [`CpuTlb::translate`] for a data access where the fast cache has the page; else `None`, with
+    /// nothing done and nothing counted.
+    #[inline(always)]
+    pub fn translate_hit(&mut self, va: VirtAddr, access: Access) -> Option<PhysAddr> {
+        let page = A::page_tag(va);
+        let fast = self.fast[access as usize][fast_index(page)];
+        if fast.tag != page | self.generation {
+            return None;
+        }
+        if M::EXACT {
+            self.clock += 1;
+            self.stamps[(fast.page_way & WAY_MASK) as usize] = self.clock;
+        }
+        Some(PhysAddr::new(fast.page_way & !WAY_MASK | va.page_offset()))
     }
 
     /// Counts `n` data accesses; negative if a block was left before all that were counted ahead
@@ -635,7 +651,7 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
     /// Empties the fast cache.
     fn new_generation(&mut self) {
         if self.generation >> GENERATION_SHIFT >= GENERATION_MAX {
-            *self.fast = [[Fast::EMPTY; FAST_ENTRIES]; 3];
+            self.fast = [[Fast::EMPTY; FAST_ENTRIES]; 3];
             self.generation = 0;
         } else {
             self.generation += 1 << GENERATION_SHIFT;

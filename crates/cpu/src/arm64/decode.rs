@@ -3,7 +3,7 @@
 //! `yaxpeax-arm` 0.5 names and splits nearly every A64 word that gcc emits, but it accepts a
 //! number of reserved encodings, returns some as `Ok` with [`Opcode::Invalid`], reads the `Rt`
 //! field of `MSR (register)` with four bits, and knows extensions that this CPU does not announce
-//! in its ID registers. [`decode`] therefore applies [`RULES`] first (each row is one sentence of
+//! in its ID registers. [`decode`] therefore applies a table of rules first (each row is one sentence of
 //! the manual as mask and value), then asks `yaxpeax-arm`, then refuses what is not announced.
 //!
 //! Left out: SVE, SME, MTE, pointer authentication beyond the hint space, and everything after

@@ -1,8 +1,8 @@
 //! Floating point as Advanced SIMD defines it, on bits: what [`crate::fp`] does not have because
 //! only arm64 needs it.
 //!
-//! The host's arithmetic does the work where its result is not a NaN. FIDELITY: no exception bits in
-//! FPSR; round to nearest, no flushing, no default-NaN mode (other modes are refused when FPCR is written).
+//! The host's arithmetic does the work where its result is not a NaN; no exception bits, round to nearest,
+//! no flushing, no default-NaN mode (see [`crate::arm64`]).
 //!
 //! Source: Arm DDI 0487, "Shared pseudocode", `shared/functions/float`.
 #![expect(

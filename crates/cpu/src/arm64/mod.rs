@@ -4,8 +4,9 @@
 //! into micro-ops; `simd` holds what the [`Code::A64`](crate::ir::Code::A64) micro-op computes, which is
 //! Advanced SIMD and floating point. [`HWCAP`] and [`HWCAP2`] say to the guest what is there.
 //!
-//! FIDELITY: FPSR's exception bits are not raised, except QC, and FPCR accepts only round to
-//! nearest without flushing and default NaNs; writing another mode ends the run as unsupported.
+//! FIDELITY: arm64-fp-environment — FPSR's exception bits are not raised, except QC, and FPCR
+//! accepts only round to nearest without flushing and default NaNs; another mode ends the run as
+//! unsupported.
 
 pub mod decode;
 mod features;

@@ -1,6 +1,6 @@
 //! Arithmetic on the 80-bit extended format, exact and rounded as the control word says.
 //!
-//! FIDELITY: exception flags other than the condition codes are not raised; unnormal encodings
+//! FIDELITY: x87-flags exception flags other than the condition codes are not raised; unnormal encodings
 //! are taken at their value; transcendental instructions are absent.
 
 #![expect(

@@ -208,7 +208,7 @@ fn address(s: &CpuState, op: &Op) -> VirtAddr {
     VirtAddr::new(s.r[op.a as usize].wrapping_add(op.imm.cast_unsigned()))
 }
 
-/// FIDELITY: rounding other than to nearest, unmasked exceptions, FTZ and DAZ are not modelled; they
+/// FIDELITY: mxcsr-modes rounding other than to nearest, unmasked exceptions, FTZ and DAZ are not modelled; they
 /// end the run as unsupported rather than give wrong results.
 fn load_mxcsr<F>(core: &mut Core<F>, value: u32) -> Flow {
     let rounding = value & 0x6000;

@@ -553,6 +553,9 @@ impl Lower<'_> {
         }
         let src = self.src(1);
         self.compute(Alu::And, width == Width::W64, T0, a, src);
+        // A mask without the sign bit leaves the same flags at any width; 64 bits test fastest.
+        let positive = matches!(src, Src::Imm(v) if v >= 0 && v >> (width.bits() - 1) == 0);
+        let width = if positive { Width::W64 } else { width };
         self.b.cci(CcOp::Logic, width, T0, 0);
     }
 

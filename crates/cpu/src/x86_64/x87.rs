@@ -1,6 +1,6 @@
 //! x87: lowering to one helper op per instruction, the helper, and the FXSAVE image.
 //!
-//! FIDELITY: stack faults and exceptions are not raised (all are masked in practice); instruction and
+//! FIDELITY: x87-exceptions stack faults and exceptions are not raised (all are masked in practice); instruction and
 //! data pointers read as zero; transcendental instructions are unsupported.
 
 #![expect(

@@ -125,6 +125,10 @@ impl Guest {
         for &(k, v) in aux {
             words.extend([k, v]);
         }
+        let hwcap = match self.arch {
+            ArchId::X86_64 => 0,
+            ArchId::Arm64 => cpu::arm64::HWCAP,
+        };
         for (k, v) in [
             (6, 4096),
             (11, 0),
@@ -132,7 +136,7 @@ impl Guest {
             (13, 0),
             (14, 0),
             (15, platform),
-            (16, 0),
+            (16, hwcap),
             (17, 100),
             (23, 0),
             (25, random),

@@ -5,13 +5,14 @@
 use super::file::file_of;
 use super::{Call, SysResult};
 use crate::counts::CountsByScope;
-use crate::errno::{EACCES, EINVAL, ENODEV, EOVERFLOW};
+use crate::errno::{EACCES, EINVAL, ENODEV, ENOMEM, EOVERFLOW};
 use crate::fd::Open;
 use crate::kernel::Kernel;
+use crate::residence::Resident;
 use crate::vfs::{Device, Kind};
-use arch::Platform;
+use arch::{Arch, MmId, Platform};
 use mm::{Backing, Errno, MapFlags, VmProt};
-use units::PAGE_SIZE;
+use units::{NrPages, PAGE_SIZE, VirtAddr};
 
 /// The attribution of a `madvise()`: with its advice.
 pub(super) fn madvise_name(advice: u64) -> &'static str {
@@ -145,4 +146,45 @@ where
     let mm = k.mm_of(c.task)?;
     k.mm.madvise(mm, c.addr::<0>(), c.long::<1>(), c.int::<2>())?;
     Ok(0)
+}
+
+/// Source: Linux mm/mincore.c; for private anonymous memory what is in a page table is in core.
+pub(super) fn mincore<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink>) -> SysResult
+where
+    P::Sink: CountsByScope,
+{
+    const PAGES_AT_A_TIME: u64 = 4096;
+    let start = c.addr::<0>();
+    if !start.is_aligned(PAGE_SIZE) {
+        return Err(EINVAL.into());
+    }
+    let pages = NrPages::covering(c.long::<1>()).get();
+    let end = start.checked_add(pages.saturating_mul(PAGE_SIZE)).ok_or(ENOMEM)?;
+    let mm = k.mm_of(c.task)?;
+    if end > P::Arch::TASK_SIZE || !is_mapped(k, mm, start, end) {
+        return Err(ENOMEM.into());
+    }
+    let mut done = 0u64;
+    while done < pages {
+        let nr = pages.saturating_sub(done).min(PAGES_AT_A_TIME);
+        let mut vec = Vec::new();
+        for page in done..done.saturating_add(nr) {
+            let va = start.wrapping_add(page.saturating_mul(PAGE_SIZE));
+            vec.push(u8::from(matches!(k.resident(mm, va), Resident::Page(_))));
+        }
+        k.write_user(c.task, c.addr::<2>().wrapping_add(done), &vec)?;
+        done = done.saturating_add(nr);
+    }
+    Ok(0)
+}
+
+/// Whether VMAs cover all of a range.
+fn is_mapped<P: Platform>(k: &Kernel<P>, mm: MmId, start: VirtAddr, end: VirtAddr) -> bool {
+    let mut covered = start;
+    for vma in k.mm.vmas(mm) {
+        if vma.start <= covered && covered < vma.end {
+            covered = vma.end;
+        }
+    }
+    covered >= end
 }

@@ -225,6 +225,8 @@ syscalls! {
     access Partial("existence only: everybody is root"), path::access;
     faccessat Partial("as access"), path::faccessat;
     faccessat2 Partial("as access"), path::faccessat2;
+    symlink Full, path::symlink;
+    symlinkat Full, path::symlinkat;
     unlink Full, path::unlink;
     unlinkat Full, path::unlinkat;
     rmdir Full, path::rmdir;
@@ -242,6 +244,7 @@ syscalls! {
     munmap Full, memory::munmap;
     mprotect Full, memory::mprotect;
     madvise Partial("the advices that mm has; EINVAL for others"), memory::madvise;
+    mincore Partial("pages in the page cache or swap cache but in no page table count as absent"), memory::mincore;
     membarrier Stub("kernel operations are atomic and vCPUs take turns, so every barrier holds"), misc::membarrier;
     // Processes and threads.
     exit Full, process::exit;

@@ -406,3 +406,40 @@ where
     k.process_of_mut(c.task).cwd = absolute("/", &path);
     Ok(0)
 }
+
+pub(super) fn symlink<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink>) -> SysResult
+where
+    P::Sink: CountsByScope,
+{
+    make_link(k, c.task, c.addr::<0>(), AT_FDCWD, c.addr::<1>())
+}
+
+pub(super) fn symlinkat<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink>) -> SysResult
+where
+    P::Sink: CountsByScope,
+{
+    make_link(k, c.task, c.addr::<0>(), c.int::<1>(), c.addr::<2>())
+}
+
+fn make_link<P: Platform>(
+    k: &mut Kernel<P>,
+    task: TaskId,
+    target: VirtAddr,
+    dirfd: i32,
+    at: VirtAddr,
+) -> SysResult
+where
+    P::Sink: CountsByScope,
+{
+    let target = String::from_utf8(k.read_string(task, target)?).map_err(|_| EINVAL)?;
+    let path = path_at(k, task, dirfd, at)?.ok_or(ENOENT)?;
+    if target.is_empty() {
+        return Err(ENOENT.into());
+    }
+    if find(k, task, &path, Follow::No).is_ok() {
+        return Err(EEXIST.into());
+    }
+    let (dir, name) = parent(k, task, &path)?;
+    k.vfs.create(dir, name, Kind::Symlink(target), 0o777)?;
+    Ok(0)
+}

@@ -11,6 +11,8 @@ on_both! {
     directories_are_listed_and_removed
     poll_tells_what_is_ready_and_times_out
     proc_files_can_be_read
+    symbolic_links_are_followed_but_not_for_ever
+    pagemap_and_smaps_agree_with_what_was_touched
 }
 
 const NOWHERE: u64 = 0x10_0000;
@@ -236,5 +238,50 @@ mod check {
         let fdcwd = (-100i64).cast_unsigned();
         assert_eq!(g.call("readlinkat", &[fdcwd, DATA, DATA + 32, 64]), 9);
         assert_eq!(g.peek(DATA + 32, 9), b"/bin/prog");
+    }
+
+    pub(super) fn symbolic_links_are_followed_but_not_for_ever<A: Arch>() {
+        let mut g = Guest::<A>::new();
+        let fdcwd = (-100i64).cast_unsigned();
+        g.poke(DATA, b"../tmp/x\0/tmp/link\0loop\0/tmp/loop\0");
+        assert_eq!(g.call("symlinkat", &[DATA, fdcwd, DATA + 9]), 0);
+        assert_eq!(g.call("symlinkat", &[DATA, fdcwd, DATA + 9]), EEXIST);
+        assert_eq!(g.call("symlinkat", &[DATA + 19, fdcwd, DATA + 24]), 0);
+        assert_eq!(g.open("/tmp/link", 0), ENOENT);
+        assert_eq!(g.open("/tmp/x", 0o101), 3);
+        assert_eq!(g.open("/tmp/link", 0), 4);
+        assert_eq!(g.open("/tmp/loop", 0), -40);
+        g.poke(DATA, b"/tmp/link\0");
+        assert_eq!(g.call("readlinkat", &[fdcwd, DATA, DATA + 32, 3]), 3);
+        assert_eq!(g.peek(DATA + 32, 3), b"../");
+    }
+
+    pub(super) fn pagemap_and_smaps_agree_with_what_was_touched<A: Arch>() {
+        let mut g = Guest::<A>::new();
+        let at = g.map(0x10_000);
+        for page in 0..4 {
+            g.poke(at + page * 4096, &[1]);
+        }
+        assert_eq!(g.call("madvise", &[at + 0x3000, 0x1000, 21]), 0);
+        let fd = g.open("/proc/self/pagemap", 0).cast_unsigned();
+        assert_eq!(g.call("pread64", &[fd, DATA, 48, at / 4096 * 8]), 48);
+        let entry = |g: &mut Guest<A>, i: u64| g.peek_u64(DATA + 8 * i) >> 55;
+        assert_eq!(entry(&mut g, 0) & 0x182, 0x102, "present, exclusive, not swapped");
+        assert_eq!(entry(&mut g, 3), 0x80, "swapped");
+        assert_eq!(entry(&mut g, 4), 0);
+        assert_eq!(g.call("mincore", &[at, 0x6000, DATA]), 0);
+        assert_eq!(g.peek(DATA, 6), [1, 1, 1, 0, 0, 0]);
+        assert_eq!(g.call("mincore", &[at + 1, 1, DATA]), EINVAL);
+        assert_eq!(g.call("mincore", &[at, 0x100_0000, DATA]), -12);
+        let smaps = g.slurp("/proc/self/smaps");
+        let start = smaps.find(&format!("{at:08x}-")).expect("its mapping");
+        let of_map = &smaps[start..];
+        for line in [
+            "Size:                 64 kB",
+            "Rss:                  12 kB",
+            "Swap:                  4 kB",
+        ] {
+            assert!(of_map.contains(line), "{line}\n{of_map}");
+        }
     }
 }

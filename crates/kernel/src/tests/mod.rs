@@ -208,7 +208,8 @@ impl<A: Arch> Guest<A> {
             task: loaded.task,
             last: Outcome::Resume,
         };
-        guest.turn(CpuId::new(0));
+        // The first program starts on the second CPU, if there is one.
+        guest.turn(CpuId::new((cpus - 1).min(1)));
         guest
     }
 

@@ -45,6 +45,7 @@ mod check {
         assert_eq!(g.call("futex", &[DATA + 4, 129, 1]), 0);
         assert_eq!(g.call("futex", &[DATA, 129, 1]), 1);
         assert_eq!(g.call("futex", &[DATA, 129, 1]), 0);
+        g.call("sched_yield", &[]);
         g.turn(CPU);
         assert_eq!((g.task, g.regs().ret()), (main, 0));
         // A bitset that does not meet the waiter's wakes nobody; requeue moves the waiter.
@@ -160,11 +161,15 @@ mod check {
         assert_eq!(g.peek_u64(DATA), 0xf);
         g.poke(DATA, &2u64.to_le_bytes());
         assert_eq!(g.call("sched_setaffinity", &[0, 8, DATA]), 0);
-        assert_eq!(g.last, Outcome::Reschedule);
+        assert_eq!(g.last, Outcome::Resume);
         assert_eq!(g.kernel.schedule(CPU), None);
-        g.turn(CpuId::new(1));
+        g.poke(DATA, &4u64.to_le_bytes());
+        assert_eq!(g.call("sched_setaffinity", &[0, 8, DATA]), 0);
+        assert_eq!(g.last, Outcome::Reschedule);
+        assert_eq!(g.kernel.schedule(CpuId::new(1)), None);
+        g.turn(CpuId::new(2));
         assert_eq!(g.call("getcpu", &[DATA, 0, 0]), 0);
-        assert_eq!(g.peek_u32(DATA), 1);
+        assert_eq!(g.peek_u32(DATA), 2);
         g.poke(DATA, &0x10u64.to_le_bytes());
         assert_eq!(g.call("sched_setaffinity", &[0, 8, DATA]), EINVAL);
     }
@@ -190,16 +195,16 @@ mod check {
         g.poke(DATA, &[0xff; 8]);
         assert_eq!(g.call("rseq", &[DATA, 32, 0, 0x53]), 0);
         assert_eq!(g.call("rseq", &[DATA, 32, 0, 0x53]), -16);
-        assert_eq!(g.peek_u64(DATA), 0);
+        assert_eq!(g.peek_u64(DATA), 1 | 1 << 32);
         // A critical section of 16 bytes from CODE on, aborting to CODE + 0x100.
         let section = [0, CODE, 16, CODE + 0x100].map(u64::to_le_bytes).concat();
         g.poke(DATA + 64, &section);
         g.poke(DATA + 8, &(DATA + 64).to_le_bytes());
         g.regs().pc = VirtAddr::new(CODE + 4);
-        g.poke(DATA + 128, &2u64.to_le_bytes());
+        g.poke(DATA + 128, &1u64.to_le_bytes());
         assert_eq!(g.call("sched_setaffinity", &[0, 8, DATA + 128]), 0);
-        g.turn(CpuId::new(1));
-        assert_eq!(g.peek_u64(DATA), 1 | 1 << 32);
+        g.turn(CPU);
+        assert_eq!(g.peek_u64(DATA), 0);
         assert_eq!(g.regs().pc, VirtAddr::new(CODE + 0x100));
         assert_eq!(g.peek_u64(DATA + 8), 0);
         assert_eq!(g.call("rseq", &[DATA, 32, 1, 0x54]), EPERM);

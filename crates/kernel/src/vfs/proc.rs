@@ -15,14 +15,14 @@ use crate::task::{Process, ProcessId};
 use arch::{Arch, Platform};
 use mm::Errno;
 use std::sync::Arc;
-use units::ArchId;
+use units::{ArchId, PAGE_SIZE};
 
 /// Paths and files.
 pub(super) fn table<P: Platform>() -> Table<P>
 where
     P::Sink: CountsByScope,
 {
-    let texts: [(&str, fn(&Kernel<P>) -> String); 9] = [
+    let texts: [(&str, KernelText<P>); 9] = [
         ("/proc/meminfo", meminfo),
         ("/proc/vmstat", vmstat),
         ("/proc/cpuinfo", cpuinfo),
@@ -77,6 +77,7 @@ where
     table
 }
 
+type KernelText<P> = fn(&Kernel<P>) -> String;
 type ProcessText<P> = fn(&Kernel<P>, &Process) -> String;
 
 /// A file about a process that cannot be written.
@@ -187,19 +188,36 @@ fn swaps<P: Platform>(kernel: &Kernel<P>) -> String {
     text
 }
 
+/// The 52 fields of `/proc/<pid>/stat`; those that do not exist here are 0.
 fn stat<P: Platform>(kernel: &Kernel<P>, process: &Process) -> String {
-    let state = if process.exit.is_some() { 'Z' } else { 'R' };
     let memory = proc_maps::sizes(kernel, process);
-    let (vsize, rss) = (memory.total_vm.saturating_mul(4096), memory.rss);
-    let (pid, parent) = (process.id.get(), process.parent.get());
-    let threads = process.threads.len();
-    let brk = process.layout.brk_start.get();
-    let stack = process.layout.stack_top.get();
-    format!(
-        "{pid} ({}) {state} {parent} {pid} {pid} 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 0 {vsize} {rss} \
-         18446744073709551615 0 0 {stack} 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 {brk} 0 0 0 0 0\n",
-        kernel.comm_of(process)
-    )
+    let pid = u64::from(process.id.get());
+    let mut fields = [0u64; 53];
+    for (number, value) in [
+        (4, u64::from(process.parent.get())),
+        (5, pid),
+        (6, pid),
+        (18, 20), // priority
+        (20, process.threads.len() as u64),
+        (23, memory.total_vm.saturating_mul(PAGE_SIZE)),
+        (24, memory.rss),
+        (25, u64::MAX), // rsslim
+        (28, process.layout.stack_top.get()),
+        (38, u64::from(process.exit_signal)),
+        (47, process.layout.brk_start.get()),
+        (48, process.layout.arg_start.get()),
+    ] {
+        if let Some(field) = fields.get_mut(number) {
+            *field = value;
+        }
+    }
+    let state = if process.exit.is_some() { 'Z' } else { 'R' };
+    let mut text = format!("{pid} ({}) {state}", kernel.comm_of(process));
+    for value in fields.iter().skip(4) {
+        text += &format!(" {value}");
+    }
+    text.push('\n');
+    text
 }
 
 /// `uname()`'s six fields.

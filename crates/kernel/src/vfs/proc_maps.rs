@@ -5,11 +5,13 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::PseudoFile;
-use crate::errno::ESRCH;
+use crate::errno::{EINVAL, ESRCH};
 use crate::kernel::Kernel;
+use crate::residence::{Mapped, Resident};
 use crate::task::{Process, ProcessId};
-use arch::Platform;
+use arch::{Arch, MmId, Platform};
 use mm::{Errno, VmFlags, Vma};
+use units::{PAGE_SIZE, VirtAddr};
 
 /// Sizes of an address space in pages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +41,7 @@ pub(super) fn sizes<P: Platform>(kernel: &Kernel<P>, process: &Process) -> Sizes
 }
 
 /// One line of `maps`, without its newline.
-fn line<P: Platform>(kernel: &Kernel<P>, process: &Process, vma: &Vma) -> String {
+fn line<P: Platform>(kernel: &Kernel<P>, vma: &Vma) -> String {
     let flag = |flag, yes, no| if vma.flags.contains(flag) { yes } else { no };
     let mut line = format!(
         "{:08x}-{:08x} {}{}{}{} {:08x} 00:00 {} ",
@@ -59,27 +61,143 @@ fn line<P: Platform>(kernel: &Kernel<P>, process: &Process, vma: &Vma) -> String
         None => "",
     };
     if !name.is_empty() {
-        let relative = !name.starts_with(['/', '[']);
-        let slash = if relative { "/" } else { "" };
-        line = format!("{line:<73}{slash}{name}");
+        line = format!("{line:<73}{name}");
     }
-    let _ = process;
     line
 }
 
 pub(super) fn maps<P: Platform>(kernel: &Kernel<P>, process: &Process) -> String {
     let Some(mm) = process.mm else { return String::new() };
     let vmas = kernel.mm.vmas(mm);
-    vmas.map(|vma| line(kernel, process, vma) + "\n").collect()
+    vmas.map(|vma| line(kernel, vma) + "\n").collect()
 }
 
+/// Sums over the pages of a mapping, in pages; `pss` in 1/4096 pages.
+#[derive(Clone, Copy, Debug, Default)]
+struct Smap {
+    rss: u64,
+    pss: u64,
+    pss_dirty: u64,
+    shared_clean: u64,
+    shared_dirty: u64,
+    private_clean: u64,
+    private_dirty: u64,
+    referenced: u64,
+    anonymous: u64,
+    lazyfree: u64,
+    anon_huge: u64,
+    swap: u64,
+}
+
+const PSS_UNIT: u64 = 4096;
+
+impl Smap {
+    fn add<P: Platform>(&mut self, kernel: &Kernel<P>, page: Mapped) {
+        if page.special {
+            return;
+        }
+        let sharers = kernel.mapcount(page.pfn).max(1);
+        let dirty = page.dirty;
+        let anon = kernel.is_anon(page.pfn);
+        self.rss += 1;
+        self.pss += PSS_UNIT / sharers;
+        self.pss_dirty += if dirty { PSS_UNIT / sharers } else { 0 };
+        let kind = match (sharers > 1, dirty) {
+            (true, true) => &mut self.shared_dirty,
+            (true, false) => &mut self.shared_clean,
+            (false, true) => &mut self.private_dirty,
+            (false, false) => &mut self.private_clean,
+        };
+        *kind += 1;
+        self.referenced += u64::from(page.young);
+        self.anonymous += u64::from(anon);
+        self.lazyfree += u64::from(!dirty && kernel.is_lazyfree(page.pfn));
+        self.anon_huge += u64::from(page.huge && anon);
+    }
+}
+
+fn smap<P: Platform>(kernel: &Kernel<P>, vma: &Vma) -> Smap {
+    let mut sum = Smap::default();
+    let mut va = vma.start;
+    while va < vma.end {
+        if let Some(next) = kernel.skip_hole(vma.mm, va) {
+            va = next;
+            continue;
+        }
+        match kernel.resident(vma.mm, va) {
+            Resident::Page(page) => sum.add(kernel, page),
+            Resident::Swap { .. } => sum.swap += 1,
+            Resident::No => {}
+        }
+        va = va.wrapping_add(PAGE_SIZE);
+    }
+    sum
+}
+
+// FIDELITY: smaps-fields — THPeligible is missing; Locked, hugetlb, shmem and KSM are 0; a swapped page
+// counts whole in SwapPss.
 pub(super) fn smaps<P: Platform>(kernel: &Kernel<P>, process: &Process) -> String {
     let Some(mm) = process.mm else { return String::new() };
     let mut text = String::new();
     for vma in kernel.mm.vmas(mm) {
-        text += &line(kernel, process, vma);
-        text += &format!("\nSize:           {:>8} kB\n", vma.pages().get().saturating_mul(4));
-        text += "KernelPageSize:        4 kB\nMMUPageSize:           4 kB\n";
+        let s = smap(kernel, vma);
+        text += &line(kernel, vma);
+        text.push('\n');
+        for (name, kib) in [
+            ("Size:", vma.pages().get() * 4),
+            ("KernelPageSize:", 4),
+            ("MMUPageSize:", 4),
+            ("Rss:", s.rss * 4),
+            ("Pss:", s.pss / (PSS_UNIT / 4)),
+            ("Pss_Dirty:", s.pss_dirty / (PSS_UNIT / 4)),
+            ("Shared_Clean:", s.shared_clean * 4),
+            ("Shared_Dirty:", s.shared_dirty * 4),
+            ("Private_Clean:", s.private_clean * 4),
+            ("Private_Dirty:", s.private_dirty * 4),
+            ("Referenced:", s.referenced * 4),
+            ("Anonymous:", s.anonymous * 4),
+            ("KSM:", 0),
+            ("LazyFree:", s.lazyfree * 4),
+            ("AnonHugePages:", s.anon_huge * 4),
+            ("ShmemPmdMapped:", 0),
+            ("FilePmdMapped:", 0),
+            ("Shared_Hugetlb:", 0),
+            ("Private_Hugetlb:", 0),
+            ("Swap:", s.swap * 4),
+            ("SwapPss:", s.swap * 4),
+            ("Locked:", 0),
+        ] {
+            text += &format!("{name:<16}{kib:>8} kB\n");
+        }
+        text += &format!("VmFlags: {}\n", vm_flags(vma.flags));
+    }
+    text
+}
+
+/// The two-letter names of Linux `show_smap_vma_flags()`.
+fn vm_flags(flags: VmFlags) -> String {
+    let mut text = String::new();
+    for (flag, name) in [
+        (VmFlags::READ, "rd "),
+        (VmFlags::WRITE, "wr "),
+        (VmFlags::EXEC, "ex "),
+        (VmFlags::SHARED, "sh "),
+        (VmFlags::MAYREAD, "mr "),
+        (VmFlags::MAYWRITE, "mw "),
+        (VmFlags::MAYEXEC, "me "),
+        (VmFlags::GROWSDOWN, "gd "),
+        (VmFlags::LOCKED, "lo "),
+        (VmFlags::DONTFORK, "dc "),
+        (VmFlags::NORESERVE, "nr "),
+        (VmFlags::WIPEONFORK, "wf "),
+        (VmFlags::DONTDUMP, "dd "),
+        (VmFlags::HUGEPAGE, "hg "),
+        (VmFlags::NOHUGEPAGE, "nh "),
+        (VmFlags::MERGEABLE, "mg "),
+    ] {
+        if flags.contains(flag) {
+            text += name;
+        }
     }
     text
 }
@@ -123,11 +241,67 @@ pub(super) fn statm<P: Platform>(kernel: &Kernel<P>, process: &Process) -> Strin
 #[derive(Debug)]
 pub(super) struct Pagemap;
 
+/// Pages answered by one read.
+const PAGEMAP_READ_PAGES: u64 = 8192;
+
 impl<P: Platform> PseudoFile<P> for Pagemap {
     fn mode(&self) -> u32 {
         0o400
     }
     fn read(&self, _: &mut Kernel<P>, _: ProcessId) -> Result<Vec<u8>, Errno> {
-        Err(ESRCH)
+        Err(EINVAL)
+    }
+    fn read_at(
+        &self,
+        kernel: &mut Kernel<P>,
+        process: ProcessId,
+        offset: u64,
+        len: usize,
+    ) -> Option<Result<Vec<u8>, Errno>> {
+        Some(pagemap(kernel, process, offset, len))
+    }
+}
+
+fn pagemap<P: Platform>(
+    kernel: &Kernel<P>,
+    process: ProcessId,
+    offset: u64,
+    len: usize,
+) -> Result<Vec<u8>, Errno> {
+    let process = kernel.processes.get(&process).ok_or(ESRCH)?;
+    let Some(mm) = process.mm else { return Ok(Vec::new()) };
+    if !offset.is_multiple_of(8) || !len.is_multiple_of(8) {
+        return Err(EINVAL);
+    }
+    let first = offset / 8;
+    let end = P::Arch::TASK_SIZE.get() / PAGE_SIZE;
+    let pages = (len as u64 / 8).min(PAGEMAP_READ_PAGES).min(end.saturating_sub(first));
+    let mut bytes = Vec::new();
+    for page in first..first + pages {
+        let va = VirtAddr::new(page * PAGE_SIZE);
+        bytes.extend(pagemap_entry(kernel, mm, va).to_le_bytes());
+    }
+    Ok(bytes)
+}
+
+/// Source: Linux fs/proc/task_mmu.c `pte_to_pagemap_entry()`.
+fn pagemap_entry<P: Platform>(kernel: &Kernel<P>, mm: MmId, va: VirtAddr) -> u64 {
+    const SOFT_DIRTY: u64 = 1 << 55;
+    const EXCLUSIVE: u64 = 1 << 56;
+    const FILE: u64 = 1 << 61;
+    const SWAPPED: u64 = 1 << 62;
+    const PRESENT: u64 = 1 << 63;
+    let flag = |on: bool, bit: u64| if on { bit } else { 0 };
+    match kernel.resident(mm, va) {
+        Resident::No => 0,
+        Resident::Swap { device, slot } => SWAPPED | u64::from(device) | slot << 5,
+        Resident::Page(page) => {
+            let anon = kernel.is_anon(page.pfn);
+            PRESENT
+                | page.pfn.get()
+                | flag(page.soft_dirty, SOFT_DIRTY)
+                | flag(anon && kernel.is_exclusive(page.pfn), EXCLUSIVE)
+                | flag(!anon && !page.special, FILE)
+        }
     }
 }

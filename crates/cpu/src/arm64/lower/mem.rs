@@ -2,7 +2,8 @@
 //!
 //! A pair is two accesses, as the model counts them. Faulting accesses come before any write-back, and a
 //! load that overwrites its own base comes last, so that a faulting instruction can be restarted.
-//! FIDELITY: exclusive and ordered accesses do not check alignment.
+//!
+//! FIDELITY: arm64-exclusive-alignment — exclusive, ordered and atomic accesses do not check alignment.
 //!
 //! Source: Arm DDI 0487, "Loads and stores".
 

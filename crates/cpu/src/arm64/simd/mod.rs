@@ -274,40 +274,107 @@ macro_rules! pairwise {
     }};
 }
 
-/// Executes the op.
+/// What an op works on.
+#[derive(Clone, Copy)]
+struct Source {
+    id: A64Op,
+    size: u8,
+    q: bool,
+    scalar: bool,
+    /// The bits of a register that take part.
+    live: u128,
+    a: u128,
+    b: u128,
+    /// The destination's old value.
+    d: u128,
+    imm: i64,
+}
+
+impl Source {
+    #[inline(always)]
+    fn of(s: &CpuState, op: &Op) -> Source {
+        let size = (op.x >> SIZE_AT & 3) as u8;
+        Source {
+            id: A64Op::from_raw(op.x),
+            size,
+            q: op.x & Q != 0,
+            scalar: op.x & SCALAR != 0,
+            live: active(size, op.x),
+            a: s.v[usize::from(op.a & 127)],
+            b: s.v[usize::from(op.b & 127)],
+            d: s.v[usize::from(op.d & 127)],
+            imm: op.imm,
+        }
+    }
+
+    /// The halves of `a` and `b` that a lengthening op takes: with `Q` the high ones.
+    fn halves(&self) -> (u128, u128) {
+        if self.q { (self.a >> 64, self.b >> 64) } else { (self.a, self.b) }
+    }
+}
+
+/// Executes the op. The ops are grouped in the order of [`A64Op`].
 pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
     use A64Op as O;
-    let id = A64Op::from_raw(op.x);
-    let size = (op.x >> SIZE_AT & 3) as u8;
-    let (a, b) = (s.v[usize::from(op.a & 127)], s.v[usize::from(op.b & 127)]);
-    let d = s.v[usize::from(op.d & 127)];
-    let q = op.x & Q != 0;
-    let live = active(size, op.x);
-    let value = match id {
-        O::ReadFpcr => return to_r(s, op, u64::from(s.fpcr)),
-        O::ReadFpsr => return to_r(s, op, u64::from(s.fpsr)),
-        O::WriteFpcr => return write_fpcr(s, op),
-        O::WriteFpsr => {
+    let x = Source::of(s, op);
+    let up_to = |last: A64Op| x.id as u16 <= last as u16;
+    if up_to(O::WriteFpsr) {
+        return system(s, op, x.id);
+    }
+    let value = match x.id {
+        O::Interleave | O::Deinterleave => return structure(s, op, x.id, x.size),
+        O::DupR => splat(x.size, s.r[usize::from(op.a)]),
+        O::Tbl => table(s, op, x.b, 0),
+        O::Tbx => table(s, op, x.b, x.d),
+        _ if up_to(O::Tbx) => moved(&x),
+        _ if up_to(O::BicI) => bitwise(&x),
+        _ if up_to(O::Uaba) => same_size(&x),
+        _ if up_to(O::Usqadd) => same_size_special(s, &x),
+        O::Saddlp | O::Uaddlp | O::Sadalp | O::Uadalp => add_long_pairs(x.id, x.size, x.a, x.d),
+        _ if up_to(O::Uminv) => return resized(s, op, &x),
+        _ if up_to(O::Sli) => shift_by_immediate(x.id, x.size, x.a, x.d, x.imm as u32),
+        _ if up_to(O::Sqshlu) => saturating_shift(s, x.id, x.size, x.a & x.live, x.imm as u32),
+        _ if up_to(O::Ushll) => return resized(s, op, &x),
+        _ => return floating(s, op, x.id, x.size),
+    };
+    s.v[usize::from(op.d & 127)] = value & x.live;
+    Flow::Next
+}
+
+/// FPCR and FPSR.
+#[inline(never)]
+fn system(s: &mut CpuState, op: &Op, id: A64Op) -> Flow {
+    match id {
+        A64Op::ReadFpcr => to_r(s, op, u64::from(s.fpcr)),
+        A64Op::ReadFpsr => to_r(s, op, u64::from(s.fpsr)),
+        A64Op::WriteFpcr => write_fpcr(s, op),
+        _ => {
             s.fpsr = (s.r[usize::from(op.a)] & FPSR_MASK) as u32;
-            return Flow::Next;
+            Flow::Next
         }
+    }
+}
+
+/// Moves and permutations.
+#[inline(never)]
+fn moved(x: &Source) -> u128 {
+    use A64Op as O;
+    let Source { id, size, q, live, a, b, d, imm, .. } = *x;
+    match id {
         O::Low => a,
-        O::DupR => splat(size, s.r[usize::from(op.a)]),
         O::DupLane => {
-            let shift = (op.imm as u32 & 15) << (size + 3);
+            let shift = (imm as u32 & 15) << (size + 3);
             splat(size, (a >> (shift & 127)) as u64)
         }
         O::InsLane => {
             let bits = 8u32 << size;
-            let (to, from) = ((op.imm >> 4) as u32 * bits, (op.imm & 15) as u32 * bits);
+            let (to, from) = ((imm >> 4) as u32 * bits, (imm & 15) as u32 * bits);
             let lane = u128::MAX >> (128 - bits);
             let value = a >> (from & 127) & lane;
-            s.v[usize::from(op.d & 127)] = d & !(lane << (to & 127)) | value << (to & 127);
-            return Flow::Next;
+            d & !(lane << (to & 127)) | value << (to & 127)
         }
-        O::Interleave | O::Deinterleave => return structure(s, op, id, size),
         O::Ext => {
-            let n = op.imm as u32 * 8;
+            let n = imm as u32 * 8;
             let (low, high) = if q { (a, b) } else { (a & live, 0) };
             let joined = if q { low } else { low | (b & live) << 64 };
             if n == 0 {
@@ -318,7 +385,6 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
                 joined >> n
             }
         }
-        O::Zip1 | O::Zip2 | O::Uzp1 | O::Uzp2 | O::Trn1 | O::Trn2 => permute(id, size, q, a, b),
         O::Rev16 => map1::<u16>(a, u16::swap_bytes),
         O::Rev32 if size == 0 => map1::<u32>(a, u32::swap_bytes),
         O::Rev32 => map1::<u32>(a, |x| x.rotate_left(16)),
@@ -329,8 +395,15 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
             }),
             _ => map1::<u64>(a, |x| x.rotate_left(32)),
         },
-        O::Tbl => table(s, op, b, 0),
-        O::Tbx => table(s, op, b, d),
+        _ => permute(id, size, q, a, b),
+    }
+}
+
+#[inline(never)]
+fn bitwise(x: &Source) -> u128 {
+    use A64Op as O;
+    let Source { a, b, d, imm, .. } = *x;
+    match x.id {
         O::And => a & b,
         O::Bic => a & !b,
         O::Orr => a | b,
@@ -340,8 +413,17 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
         O::Bit => (d & !b) | (a & b),
         O::Bif => (d & b) | (a & !b),
         O::Not => !a,
-        O::OrrI => d | twice(op.imm),
-        O::BicI => d & !twice(op.imm),
+        O::OrrI => d | twice(imm),
+        _ => d & !twice(imm),
+    }
+}
+
+/// Three registers with lanes of one size.
+#[inline(never)]
+fn same_size(x: &Source) -> u128 {
+    use A64Op as O;
+    let Source { id, size, q, a, b, d, .. } = *x;
+    match id {
         O::Add => two!(T, size, a, b, <T as Lane>::wrapping_add),
         O::Sub => two!(T, size, a, b, <T as Lane>::wrapping_sub),
         O::Mul => two!(T, size, a, b, <T as Lane>::wrapping_mul),
@@ -358,11 +440,6 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
         O::Cmge => two!(T, size, a, b, |x, y| mask(x.signed() >= y.signed())),
         O::Cmhi => two!(T, size, a, b, |x, y| mask(x > y)),
         O::Cmhs => two!(T, size, a, b, |x, y| mask(x >= y)),
-        O::Cmgt0 => one!(T, size, a, |x| mask(x.wide_s() > 0)),
-        O::Cmge0 => one!(T, size, a, |x| mask(x.wide_s() >= 0)),
-        O::Cmeq0 => one!(T, size, a, |x| mask(x == T::ZERO)),
-        O::Cmle0 => one!(T, size, a, |x| mask(x.wide_s() <= 0)),
-        O::Cmlt0 => one!(T, size, a, |x| mask(x.wide_s() < 0)),
         O::Smax => {
             two!(T, size, a, b, |x, y| if x.signed() > y.signed() { x } else { y })
         }
@@ -379,7 +456,7 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
         }
         O::Umaxp => pairwise!(T, size, a, b, q, Ord::max),
         O::Uminp => pairwise!(T, size, a, b, q, Ord::min),
-        O::Addp if op.x & SCALAR != 0 => u128::from((a as u64).wrapping_add((a >> 64) as u64)),
+        O::Addp if x.scalar => u128::from((a as u64).wrapping_add((a >> 64) as u64)),
         O::Addp => pairwise!(T, size, a, b, q, <T as Lane>::wrapping_add),
         O::Sabd => {
             two!(T, size, a, b, |x, y| T::wrap((x.wide_s() - y.wide_s()).abs()))
@@ -397,6 +474,21 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
                 c.wide_u() + (x.wide_u() - y.wide_u()).abs()
             ))
         }
+        _ => 0,
+    }
+}
+
+/// Lanes of one size: halving, saturating, register shifts, and two-register forms.
+#[inline(never)]
+fn same_size_special(s: &mut CpuState, x: &Source) -> u128 {
+    use A64Op as O;
+    let Source { id, size, live, a, b, d, .. } = *x;
+    match id {
+        O::Cmgt0 => one!(T, size, a, |x| mask(x.wide_s() > 0)),
+        O::Cmge0 => one!(T, size, a, |x| mask(x.wide_s() >= 0)),
+        O::Cmeq0 => one!(T, size, a, |x| mask(x == T::ZERO)),
+        O::Cmle0 => one!(T, size, a, |x| mask(x.wide_s() <= 0)),
+        O::Cmlt0 => one!(T, size, a, |x| mask(x.wide_s() < 0)),
         O::Shadd | O::Uhadd => halving(read(id == O::Shadd), size, a, b, |x, y| (x + y) >> 1),
         O::Srhadd | O::Urhadd => {
             halving(read(id == O::Srhadd), size, a, b, |x, y| (x + y + 1) >> 1)
@@ -410,101 +502,36 @@ pub(crate) fn exec(s: &mut CpuState, op: &Op) -> Flow {
         }
         O::Cnt => map1::<u8>(a, |x| x.count_ones() as u8),
         O::Rbit => map1::<u8>(a, u8::reverse_bits),
-        O::Sqadd
-        | O::Uqadd
-        | O::Sqsub
-        | O::Uqsub
-        | O::Sqdmulh
-        | O::Sqrdmulh
-        | O::Sqabs
-        | O::Sqneg
-        | O::Suqadd
-        | O::Usqadd => saturating(s, id, size, a & live, b & live, d & live),
         O::Sshl | O::Ushl | O::Srshl | O::Urshl | O::Sqshl | O::Uqshl | O::Sqrshl | O::Uqrshl => {
             shift_by_register(s, id, size, a & live, b & live)
         }
-        O::Saddlp | O::Uaddlp | O::Sadalp | O::Uadalp => add_long_pairs(id, size, a, d),
-        O::Xtn
-        | O::Sqxtn
-        | O::Uqxtn
-        | O::Sqxtun
-        | O::Shrn
-        | O::Rshrn
-        | O::Sqshrn
-        | O::Sqrshrn
-        | O::Uqshrn
-        | O::Uqrshrn
-        | O::Sqshrun
-        | O::Sqrshrun => return narrow(s, op, id, size, a),
+        _ => saturating(s, id, size, a & live, b & live, d & live),
+    }
+}
+
+/// Lengthening, narrowing and reductions.
+#[inline(never)]
+fn resized(s: &mut CpuState, op: &Op, x: &Source) -> Flow {
+    use A64Op as O;
+    let Source { id, size, q, a, b, d, .. } = *x;
+    let (low_a, low_b) = x.halves();
+    let value = match id {
         O::Addhn | O::Raddhn | O::Subhn | O::Rsubhn => return narrow_high(s, op, id, size, a, b),
-        O::Shll
-        | O::Sshll
-        | O::Ushll
-        | O::Saddl
-        | O::Uaddl
-        | O::Ssubl
-        | O::Usubl
-        | O::Sabdl
-        | O::Uabdl
-        | O::Sabal
-        | O::Uabal
-        | O::Smull
-        | O::Umull
-        | O::Smlal
-        | O::Umlal
-        | O::Smlsl
-        | O::Umlsl
-        | O::Saddw
-        | O::Uaddw
-        | O::Ssubw
-        | O::Usubw => {
-            let (low_a, low_b) = if q { (a >> 64, b >> 64) } else { (a, b) };
-            let wide_first = matches!(id, O::Saddw | O::Uaddw | O::Ssubw | O::Usubw);
-            let first = if wide_first { a } else { low_a };
-            s.v[usize::from(op.d & 127)] = widening(id, size, first, low_b, d, op.imm);
-            return Flow::Next;
-        }
-        O::Sqdmull | O::Sqdmlal | O::Sqdmlsl => {
-            let half = if q { (a >> 64, b >> 64) } else { (a, b) };
-            let wide = doubling(s, id, size, half.0, half.1, d, op.x & SCALAR != 0);
-            s.v[usize::from(op.d & 127)] = wide;
-            return Flow::Next;
-        }
-        O::Pmull64 => {
-            let shift = if q { 64 } else { 0 };
-            let value = crypto::product64((a >> shift) as u64, (b >> shift) as u64);
-            s.v[usize::from(op.d & 127)] = value;
-            return Flow::Next;
-        }
-        O::Crc32 => return crc(s, op),
-        O::Pmull => {
-            let (x, y) =
-                if q { ((a >> 64) as u64, (b >> 64) as u64) } else { (a as u64, b as u64) };
-            let (x, y) = (u128::from(x), u128::from(y));
-            s.v[usize::from(op.d & 127)] = build(|i| {
-                polynomial(u64::from(get::<u8>(x, i)), u64::from(get::<u8>(y, i))) as u16
-            });
-            return Flow::Next;
-        }
+        O::Saddw | O::Uaddw | O::Ssubw | O::Usubw => widening(id, size, a, low_b, d, x.imm),
+        O::Sqdmull | O::Sqdmlal | O::Sqdmlsl => doubling(s, id, size, low_a, low_b, d, x.scalar),
+        O::Pmull => build(|i| {
+            polynomial(u64::from(get::<u8>(low_a, i)), u64::from(get::<u8>(low_b, i))) as u16
+        }),
         O::Addv | O::Saddlv | O::Uaddlv | O::Smaxv | O::Umaxv | O::Sminv | O::Uminv => {
-            s.v[usize::from(op.d & 127)] = reduce(id, size, q, a);
-            return Flow::Next;
+            reduce(id, size, q, a)
         }
-        O::Sshr
-        | O::Ushr
-        | O::Ssra
-        | O::Usra
-        | O::Srshr
-        | O::Urshr
-        | O::Srsra
-        | O::Ursra
-        | O::Shl
-        | O::Sri
-        | O::Sli => shift_by_immediate(id, size, a, d, op.imm as u32),
-        O::SqshlI | O::UqshlI | O::Sqshlu => saturating_shift(s, id, size, a & live, op.imm as u32),
-        _ => return floating(s, op, id, size),
+        O::Xtn | O::Sqxtn | O::Uqxtn | O::Sqxtun => return narrow(s, op, id, size, a),
+        _ if id as u16 >= O::Shrn as u16 && (id as u16) < O::Sshll as u16 => {
+            return narrow(s, op, id, size, a);
+        }
+        _ => widening(id, size, low_a, low_b, d, x.imm),
     };
-    s.v[usize::from(op.d & 127)] = value & live;
+    s.v[usize::from(op.d & 127)] = value;
     Flow::Next
 }
 
@@ -519,6 +546,14 @@ fn crc(s: &mut CpuState, op: &Op) -> Flow {
 #[inline(never)]
 fn floating(s: &mut CpuState, op: &Op, id: A64Op, size: u8) -> Flow {
     let at = |slot: u8| usize::from(slot & 127);
+    if id == A64Op::Crc32 {
+        return crc(s, op);
+    }
+    if id == A64Op::Pmull64 {
+        let (a, b) = Source::of(s, op).halves();
+        s.v[at(op.d)] = crypto::product64(a as u64, b as u64);
+        return Flow::Next;
+    }
     if let Some(value) = crypto::exec(id, s.v[at(op.d)], s.v[at(op.a)], s.v[at(op.b)]) {
         s.v[at(op.d)] = value;
         return Flow::Next;
