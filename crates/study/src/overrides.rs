@@ -44,6 +44,7 @@ switches! {
     wp_reuse_large
     x86_rcu_table_free
     young_ptes_batched
+    zero_device_aligned
 }
 
 const BREAK_KSM: [(&str, BreakKsm); 5] = [
