@@ -1001,8 +1001,10 @@ fn zap_nonpresent_ptes<P: Platform>(
         _ => {}
     }
     clear_not_present_full_ptes(mm, at, nr, teardown);
-    if reclaim == Reclaim::EmptyTables && mm.pt.kernel.pte_marker_uffd_wp {
-        // zap_install_uffd_wp_if_needed() looks at the first entry.
+    let batched_markers = mm.pt.kernel.swap_api == SwapApi::Cluster;
+    if reclaim == Reclaim::EmptyTables && mm.pt.kernel.pte_marker_uffd_wp && batched_markers {
+        // zap_install_uffd_wp_if_needed() looks at the first entry; 6.12 asks for the marker only
+        // where there could be one.
         mm.pt.ptep_get(at);
     }
     nr
