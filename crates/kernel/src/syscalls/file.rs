@@ -139,7 +139,8 @@ where
         }
         (number, Open::Pseudo(id, _)) => {
             let it = k.pseudo.get(id.index()).cloned().ok_or(ENOTTY)?;
-            return Ok(it.ioctl(k, c.host, c.task, number, c.addr::<2>())?);
+            let arg = c.addr::<2>();
+            return Ok(it.ioctl(k, c.host, c.task, number, arg)?);
         }
         (FIONREAD, Open::PipeRead(pipe)) => {
             let len = u32::try_from(k.pipes.get(pipe).len()).unwrap_or(u32::MAX);
