@@ -327,7 +327,7 @@ fn first_batch(context: &Context<'_>, found: &[Difference]) -> Vec<Difference> {
     if context.phase == "write_after_refault" {
         return without(found, |d| d.ours == 0);
     }
-    if matches!(context.phase, "touch_read_after_cold" | "refault_read") {
+    if matches!(context.phase, "touch_read_after_cold" | "refault_read" | "read_ro") {
         return multiples(found, 1, copied_page);
     }
     without(found, |d| {

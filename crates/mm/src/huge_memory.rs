@@ -7,7 +7,7 @@ use crate::mmu_gather::{MmuGather, Room};
 use crate::rmap::{Aborted, Exclusive};
 use crate::vma::{VmFlags, VmaId};
 use crate::{Mm, migrate};
-use arch::{FaultAccess, Platform, Pmd, Pmdp, Pte, PteFormat, Ptep, SwapApi, TableLevel};
+use arch::{Arch, FaultAccess, Platform, Pmd, Pmdp, Pte, PteFormat, Ptep, SwapApi, TableLevel};
 use events::{Event, Op};
 use phys::PageFlags;
 use units::{NrPages, Order, PMD_ORDER};
@@ -360,7 +360,9 @@ pub(crate) fn change_huge_pmd<P: Platform>(
         entry = entry.mkwrite();
     }
     mm.pt.set_pmd_at(pmdp, entry);
-    gather.flush_pmd_range(pmdp.va, units::PMD_SIZE);
+    if P::Arch::huge_pmd_needs_flush(&mm.pt.kernel, old, entry) {
+        gather.flush_pmd_range(pmdp.va, units::PMD_SIZE);
+    }
 }
 
 impl<P: Platform> Mm<P> {
