@@ -88,7 +88,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StudyArgs {
-    /// Name of a study: pageout
+    /// Name of a study: gup or pageout
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// Write JSON lines, one per run; to stdout, the table goes to stderr

@@ -3,27 +3,45 @@
 use crate::args::StudyArgs;
 use crate::output::{self, Json};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use report::{Failure, StudyRecord};
+use report::{Failure, Point, RunReport, StudyRecord};
 use std::num::NonZeroUsize;
-use study::{pageout, status, sweep};
+use study::{gup, pageout, status, sweep};
+
+/// A study that is built in.
+struct Study {
+    name: &'static str,
+    points: fn() -> Vec<Point>,
+    run_point: fn(&Point) -> Result<RunReport, Failure>,
+    render: fn(&[StudyRecord]) -> String,
+}
+
+const STUDIES: [Study; 2] = [
+    Study { name: gup::NAME, points: gup::points, run_point: gup::run_point, render: gup::render },
+    Study {
+        name: pageout::NAME,
+        points: pageout::points,
+        run_point: pageout::run_point,
+        render: pageout::render,
+    },
+];
 
 pub(crate) fn study(args: &StudyArgs) -> Result<u8, Failure> {
-    if args.name != pageout::NAME {
-        let message = format!("unknown study `{}`; known: {}", args.name, pageout::NAME);
+    let Some(study) = STUDIES.iter().find(|s| s.name == args.name) else {
+        let known: Vec<_> = STUDIES.iter().map(|s| s.name).collect();
+        let message = format!("unknown study `{}`; known: {}", args.name, known.join(", "));
         return Err(Failure { message, status: status::USAGE });
-    }
+    };
     let mut json = Json::open(args.json.as_deref())?;
-    let points = pageout::points();
+    let points = (study.points)();
     let jobs = args.jobs.unwrap_or_else(host_cores);
     let bar = bar(points.len());
-    let records =
-        sweep::sweep(pageout::NAME, &points, jobs, &pageout::run_point, &mut |progress| {
-            bar.set_message(format!("{} {}", progress.point.arch, progress.point.kernel));
-            bar.inc(1);
-        });
+    let records = sweep::sweep(study.name, &points, jobs, &study.run_point, &mut |progress| {
+        bar.set_message(format!("{} {}", progress.point.arch, progress.point.kernel));
+        bar.inc(1);
+    });
     bar.finish_and_clear();
     json.write(&lines(&records)?)?;
-    let table = pageout::render(&records);
+    let table = (study.render)(&records);
     if json.is_stdout() {
         output::note(&table);
     } else {

@@ -1,11 +1,12 @@
 //! Runs and studies: a program on a machine under a kernel, many times, side by side.
 //!
 //! [`RunRequest`] says what to run in the words that users write; [`run`] does it and returns a
-//! report. [`sweep`](mod@sweep) runs the points of a study on all host cores, and [`pageout`]
-//! is the study that is built in. [`Guest`]s are the embedded programs. What a run means is
+//! report. [`sweep`](mod@sweep) runs the points of a study on all host cores; [`pageout`]
+//! and [`gup`] are the studies that are built in. [`Guest`]s are the embedded programs. What a run means is
 //! `machine`'s business, what it costs `cost`'s; no file is opened here but guest programs.
 
 mod guests;
+pub mod gup;
 mod observations;
 mod overrides;
 pub mod pageout;
