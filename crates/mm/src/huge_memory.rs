@@ -7,10 +7,13 @@ use crate::mmu_gather::{MmuGather, Room};
 use crate::rmap::{Aborted, Exclusive};
 use crate::vma::{VmFlags, VmaId};
 use crate::{Mm, migrate};
-use arch::{FaultAccess, Platform, Pmd, Pmdp, Pte, PteFormat, Ptep, SwapApi, TableLevel};
+use arch::{
+    FaultAccess, FlushRange, LeafOnly, Platform, Pmd, Pmdp, Pte, PteFormat, Ptep, SwapApi, TableLevel,
+    Teardown,
+};
 use events::{Event, Op};
 use phys::PageFlags;
-use units::{NrPages, Order, PMD_ORDER};
+use units::{NrPages, Order, PMD_ORDER, Reach};
 
 /// What became of a fault at PMD level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -352,6 +355,24 @@ pub(crate) fn change_huge_pmd<P: Platform>(
     }
     mm.pt.set_pmd_at(pmdp, entry);
     gather.flush_pmd_range(pmdp.va, units::PMD_SIZE);
+}
+
+/// Moves a PMD leaf for mremap(2). Returns whether it could.
+/// Source: Linux mm/huge_memory.c `move_huge_pmd()`.
+pub(crate) fn move_huge_pmd<P: Platform>(mm: &mut Mm<P>, old: Pmdp, new: Pmdp) -> bool {
+    mm.fentry(Event::FnMoveHugePmd);
+    if !mm.pt.pmdp_get(new).is_none() {
+        return false;
+    }
+    mm.lock_ptl();
+    let pmd = mm.pt.pmdp_huge_get_and_clear(old, Teardown::Partial);
+    let table = withdraw_table(mm, old);
+    mm.deposited.insert((new.mm, new.va), table);
+    mm.pt.set_pmd_at(new, pmd.mksoft_dirty());
+    let end = old.va.wrapping_add(units::PMD_SIZE);
+    let (stride, leaf_only) = (Reach::M2, LeafOnly::No);
+    mm.pt.flush_tlb_range(old.mm, FlushRange { start: old.va, end, stride, leaf_only });
+    true
 }
 
 impl<P: Platform> Mm<P> {

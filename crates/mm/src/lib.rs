@@ -1,7 +1,7 @@
 //! The kernel side: an emulated Linux mm.
 //!
 //! One file per Linux file, functions named as there, so that a reader can hold both open:
-//! `memory` (faults, COW, zap), `fork` (copying), `mmap`, `mprotect`, `madvise`, `rmap`,
+//! `memory` (faults, COW, zap), `fork` (copying), `mmap`, `mprotect`, `mremap`, `madvise`, `rmap`,
 //! `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`, `migrate`, `mmu_gather`, `page_alloc`,
 //! `filemap`; ours are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and `validate`.
 //!
@@ -24,6 +24,7 @@ mod migrate;
 mod mmap;
 mod mmu_gather;
 mod mprotect;
+mod mremap;
 mod page_alloc;
 mod page_vma_mapped;
 mod pte_batch;
@@ -43,6 +44,7 @@ pub use folio::Folio;
 pub use madvise::advice;
 pub use memory::{Access, FaultSignal};
 pub use mmap::{Backing, MapFlags};
+pub use mremap::MremapFlags;
 pub use rmap::AnonVmaId;
 pub use stats::{MemInfo, VmStat};
 pub use thp::{MthpStats, Size, Thp, ThpDefrag, ThpGlobal, ThpSize};
