@@ -608,6 +608,24 @@ fn wp_page_copy<P: Platform>(
     old: Option<Folio>,
 ) -> Result<(), FaultSignal> {
     mm.fentry(Event::FnWpPageCopy);
+    // Held while the allocation may reclaim or split what it finds.
+    if let Some(folio) = old {
+        mm.folio_ref_add(folio, 1);
+    }
+    let result = wp_page_copy_held(mm, &vmf, at, orig, old);
+    if let Some(folio) = old {
+        mm.folio_put_refs(folio, 1);
+    }
+    result
+}
+
+fn wp_page_copy_held<P: Platform>(
+    mm: &mut Mm<P>,
+    vmf: &VmFault,
+    at: Ptep,
+    orig: Pte<P::Arch>,
+    old: Option<Folio>,
+) -> Result<(), FaultSignal> {
     let new = mm.folio_alloc_reclaiming(Order::ZERO).ok_or(FaultSignal::OutOfMemory)?;
     match old {
         Some(_) => {
