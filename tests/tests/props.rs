@@ -18,18 +18,49 @@ const PROCESSES: usize = 3;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    Mmap { at: u64, len: u64, prot: u8 },
-    Munmap { at: u64, len: u64 },
-    Mprotect { at: u64, len: u64, prot: u8 },
-    Madvise { at: u64, len: u64, advice: i32 },
-    Store { at: u64, probe: u8, byte: u8 },
-    Load { at: u64, probe: u8 },
+    Mmap {
+        at: u64,
+        len: u64,
+        prot: u8,
+    },
+    Munmap {
+        at: u64,
+        len: u64,
+    },
+    Mprotect {
+        at: u64,
+        len: u64,
+        prot: u8,
+    },
+    Madvise {
+        at: u64,
+        len: u64,
+        advice: i32,
+    },
+    Store {
+        at: u64,
+        probe: u8,
+        byte: u8,
+    },
+    Load {
+        at: u64,
+        probe: u8,
+    },
     /// A store to each page of a range.
-    Fill { at: u64, len: u64, byte: u8 },
-    Scan { at: u64, len: u64 },
+    Fill {
+        at: u64,
+        len: u64,
+        byte: u8,
+    },
+    Scan {
+        at: u64,
+        len: u64,
+    },
     Fork,
     /// Another process runs.
-    Switch { to: u8 },
+    Switch {
+        to: u8,
+    },
     Exit,
 }
 
@@ -276,8 +307,7 @@ impl<A: Arch> Pair<A> {
     fn mmap(&mut self, at: u64, len: u64, prot: VmProt) -> Seen {
         let fixed = MapFlags::FIXED;
         self.guest.mmap(va(at), len * PAGE_SIZE, prot, fixed).expect("address space");
-        let fresh =
-            Page { prot, bytes: [0; 4], free: false, dontfork: false, wipeonfork: false };
+        let fresh = Page { prot, bytes: [0; 4], free: false, dontfork: false, wipeonfork: false };
         for page in at..at + len {
             self.memory().insert(page, fresh);
         }
@@ -490,8 +520,7 @@ fn over_scripts(cases: u32, check: impl Fn(&[Op])) {
     }
 }
 
-const KERNELS: [&str; 4] =
-    ["v6.12", "v6.12+anon-unmap-batch", "v7.3", "v7.3+anon-unmap-batch"];
+const KERNELS: [&str; 4] = ["v6.12", "v6.12+anon-unmap-batch", "v7.3", "v7.3+anon-unmap-batch"];
 const FOLIOS: [&[u64]; 5] = [&[], &[16], &[64], &[2048], &[16, 64, 512, 2048]];
 
 #[test]
@@ -526,10 +555,7 @@ fn a_batched_unmap_ends_where_the_one_by_page_does() {
         for (plain, batched) in [(KERNELS[0], KERNELS[1]), (KERNELS[2], KERNELS[3])] {
             for folios in FOLIOS {
                 let of = |kernel| Setting { kernel, folios, ..AMPLE };
-                assert_eq!(
-                    play::<Arm64>(&of(plain), script),
-                    play::<Arm64>(&of(batched), script)
-                );
+                assert_eq!(play::<Arm64>(&of(plain), script), play::<Arm64>(&of(batched), script));
                 assert_eq!(
                     play::<X86_64>(&of(plain), script),
                     play::<X86_64>(&of(batched), script)

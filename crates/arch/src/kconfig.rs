@@ -69,6 +69,9 @@ pub struct KernelConfig {
     pub cold_pmd_invalidate: bool,
     /// `mprotect()` changes runs of PTEs (6.17).
     pub mprotect_batched: bool,
+    /// arm64 flushes after a change of protection only if the entry was valid and more than
+    /// software bits changed (7.x); always before.
+    pub arm64_pte_needs_flush: bool,
     /// `mremap()` moves folded runs of PTEs (6.17).
     pub mremap_batched: bool,
     /// A write to an exclusive large folio reuses it (6.15).
@@ -256,6 +259,7 @@ impl KernelConfig {
             pt_reclaim: false,
             cold_pmd_invalidate: false,
             mprotect_batched: false,
+            arm64_pte_needs_flush: false,
             mremap_batched: false,
             wp_reuse_large: false,
             pte_marker_uffd_wp: true,
@@ -284,6 +288,7 @@ impl KernelConfig {
             x86_rcu_table_free: true,
             cold_pmd_invalidate: true,
             mprotect_batched: true,
+            arm64_pte_needs_flush: true,
             mremap_batched: true,
             wp_reuse_large: true,
             gup_fast_recheck_lockless: true,

@@ -208,7 +208,9 @@ pub trait Arch: PteFormat + PmdFormat + Copy + Debug + Default + 'static {
     /// before it lets go of them (CONFIG_MMU_GATHER_RCU_TABLE_FREE).
     fn frees_tables_by_rcu(kernel: &KernelConfig) -> bool;
     /// `pte_needs_flush()` for a changed protection.
-    fn pte_needs_flush(old: Pte<Self>, new: Pte<Self>) -> bool;
+    fn pte_needs_flush(kernel: &KernelConfig, old: Pte<Self>, new: Pte<Self>) -> bool;
+    /// `huge_pmd_needs_flush()`: the same for a PMD leaf.
+    fn huge_pmd_needs_flush(kernel: &KernelConfig, old: Pmd<Self>, new: Pmd<Self>) -> bool;
     /// The exception handler's entry into the fault path, as function entries count it.
     fn count_user_fault<P: Platform<Arch = Self>>(pt: &mut Pt<P>);
 

@@ -8,8 +8,8 @@ use crate::rmap::{Aborted, Exclusive};
 use crate::vma::{VmFlags, VmaId};
 use crate::{Mm, migrate};
 use arch::{
-    FaultAccess, FlushRange, LeafOnly, Platform, Pmd, Pmdp, Pte, PteFormat, Ptep, SwapApi, TableLevel,
-    Teardown,
+    Arch, FaultAccess, FlushRange, LeafOnly, Platform, Pmd, Pmdp, Pte, PteFormat, Ptep, SwapApi,
+    TableLevel, Teardown,
 };
 use events::{Event, Op};
 use phys::PageFlags;
@@ -357,7 +357,9 @@ pub(crate) fn change_huge_pmd<P: Platform>(
         entry = entry.mkwrite();
     }
     mm.pt.set_pmd_at(pmdp, entry);
-    gather.flush_pmd_range(pmdp.va, units::PMD_SIZE);
+    if P::Arch::huge_pmd_needs_flush(&mm.pt.kernel, old, entry) {
+        gather.flush_pmd_range(pmdp.va, units::PMD_SIZE);
+    }
 }
 
 /// Moves a PMD leaf for mremap(2). Returns whether it could.

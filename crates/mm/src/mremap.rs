@@ -312,13 +312,7 @@ fn move_normal_pmd<P: Platform>(mm: &mut Mm<P>, old: Pmdp, new: Pmdp) -> bool {
 }
 
 /// Source: Linux mm/mremap.c `move_ptes()`.
-fn move_ptes<P: Platform>(
-    mm: &mut Mm<P>,
-    old: Pmdp,
-    from: VirtAddr,
-    target: Ptep,
-    pages: NrPages,
-) {
+fn move_ptes<P: Platform>(mm: &mut Mm<P>, old: Pmdp, from: VirtAddr, target: Ptep, pages: NrPages) {
     mm.fentry(Event::FnMovePtes);
     let Some(first) = mm.pt.pte_offset(old, from) else { return };
     mm.lock_ptl();

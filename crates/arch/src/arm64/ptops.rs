@@ -236,8 +236,11 @@ impl Arch for Arm64 {
         true
     }
 
-    fn pte_needs_flush(old: Pte<Self>, new: Pte<Self>) -> bool {
-        pte::pte_needs_flush(old, new)
+    fn pte_needs_flush(kernel: &KernelConfig, old: Pte<Self>, new: Pte<Self>) -> bool {
+        !kernel.arm64_pte_needs_flush || pte::flags_need_flush(old.raw(), new.raw())
+    }
+    fn huge_pmd_needs_flush(kernel: &KernelConfig, old: Pmd<Self>, new: Pmd<Self>) -> bool {
+        !kernel.arm64_pte_needs_flush || pte::flags_need_flush(old.raw(), new.raw())
     }
 
     fn count_user_fault<P: Platform<Arch = Self>>(pt: &mut Pt<P>) {
