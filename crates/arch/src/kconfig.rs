@@ -69,6 +69,9 @@ pub struct KernelConfig {
     pub cold_pmd_invalidate: bool,
     /// `mprotect()` changes runs of PTEs (6.17).
     pub mprotect_batched: bool,
+    /// `try_to_migrate()` splits a PMD leaf where its walk finds it (7.x); before the walk, by
+    /// address, until then.
+    pub migrate_splits_in_walk: bool,
     /// arm64 flushes after a change of protection only if the entry was valid and more than
     /// software bits changed (7.x); always before.
     pub arm64_pte_needs_flush: bool,
@@ -259,6 +262,7 @@ impl KernelConfig {
             pt_reclaim: false,
             cold_pmd_invalidate: false,
             mprotect_batched: false,
+            migrate_splits_in_walk: false,
             arm64_pte_needs_flush: false,
             mremap_batched: false,
             wp_reuse_large: false,
@@ -288,6 +292,7 @@ impl KernelConfig {
             x86_rcu_table_free: true,
             cold_pmd_invalidate: true,
             mprotect_batched: true,
+            migrate_splits_in_walk: true,
             arm64_pte_needs_flush: true,
             mremap_batched: true,
             wp_reuse_large: true,

@@ -124,10 +124,10 @@ impl<P: Platform> Mm<P> {
 
 /// Source: Linux mm/vmscan.c `reclaim_pages()`.
 pub(crate) fn reclaim_pages<P: Platform>(mm: &mut Mm<P>, list: Vec<Folio>) -> u64 {
+    let mm = &mut *mm.enter(Op::ReclaimPages);
     if list.is_empty() {
         return 0;
     }
-    let mm = &mut *mm.enter(Op::ReclaimPages);
     mm.fentry(Event::FnReclaimFolioList);
     let (freed, left) = shrink_folio_list(mm, list, References::Ignore);
     for folio in left {
