@@ -5,7 +5,7 @@ use arch::{Arch, Arm64, Hw, KernelConfig, MmId, Pte, X86_64};
 use mm::{Access, Errno, FaultSignal, MapFlags, Thp, ThpSize, VmProt, advice};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use ptescope_tests::guest::Guest;
+use ptescope_tests::guest::{Guest, Oracle};
 use std::collections::BTreeMap;
 use units::{PAGE_SIZE, VirtAddr};
 
@@ -182,7 +182,8 @@ impl<A: Arch> Pair<A> {
         };
         let sizes = setting.folios.iter().filter_map(|&kib| Thp::order_of_kib(kib));
         let thp = Thp::only(sizes.map(|order| (order, ThpSize::Always)));
-        let guest = Guest::new(kernel, Hw { cpus: 2, ..hw }, thp, setting.ram, setting.swap);
+        let mut guest = Guest::new(kernel, Hw { cpus: 2, ..hw }, thp, setting.ram, setting.swap);
+        guest.mm.pt.tlb.oracle = Oracle::On;
         let free_at_start = guest.mm.meminfo().free;
         let ids = vec![guest.id];
         Pair { guest, ids, memories: vec![Memory::new()], current: 0, free_at_start }
@@ -506,10 +507,15 @@ fn play<A: Arch>(setting: &Setting, script: &[Op]) -> (Vec<Seen>, State) {
     (log, state)
 }
 
-/// Runs `check` over random scripts, the same ones each time.
+/// Runs `check` over random scripts, the same ones each time; or, with `PTESCOPE_SOAK`, over as
+/// many times more, of that seed.
 fn over_scripts(cases: u32, check: impl Fn(&[Op])) {
+    let soak = std::env::var("PTESCOPE_SOAK").ok().and_then(|n| n.parse::<u32>().ok());
+    let cases = cases * soak.unwrap_or(1);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut seed = [7; 32];
+    seed[..4].copy_from_slice(&soak.unwrap_or(0).to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
     let mut runner = TestRunner::new_with_rng(config, rng);
     let result = runner.run(&script(), |script| {
         check(&script);
@@ -525,7 +531,7 @@ const FOLIOS: [&[u64]; 5] = [&[], &[16], &[64], &[2048], &[16, 64, 512, 2048]];
 
 #[test]
 fn programs_see_what_the_model_says() {
-    over_scripts(24, |script| {
+    over_scripts(8, |script| {
         for kernel in KERNELS {
             for folios in FOLIOS {
                 let setting = Setting { kernel, folios, ..AMPLE };
@@ -538,7 +544,7 @@ fn programs_see_what_the_model_says() {
 
 #[test]
 fn programs_see_the_same_while_memory_runs_out() {
-    over_scripts(48, |script| {
+    over_scripts(16, |script| {
         for kernel in KERNELS {
             for folios in FOLIOS {
                 let setting = Setting { kernel, folios, ..TIGHT };
@@ -551,7 +557,7 @@ fn programs_see_the_same_while_memory_runs_out() {
 
 #[test]
 fn a_batched_unmap_ends_where_the_one_by_page_does() {
-    over_scripts(48, |script| {
+    over_scripts(16, |script| {
         for (plain, batched) in [(KERNELS[0], KERNELS[1]), (KERNELS[2], KERNELS[3])] {
             for folios in FOLIOS {
                 let of = |kernel| Setting { kernel, folios, ..AMPLE };
@@ -567,7 +573,7 @@ fn a_batched_unmap_ends_where_the_one_by_page_does() {
 
 #[test]
 fn folding_changes_nothing_but_counts() {
-    over_scripts(48, |script| {
+    over_scripts(16, |script| {
         for folios in [FOLIOS[2], FOLIOS[4]] {
             for kernel in KERNELS {
                 let folded = Setting { kernel, folios, ..AMPLE };
@@ -580,7 +586,7 @@ fn folding_changes_nothing_but_counts() {
 
 #[test]
 fn both_architectures_show_the_same() {
-    over_scripts(48, |script| {
+    over_scripts(16, |script| {
         for folios in FOLIOS {
             let setting = Setting { folios, ..AMPLE };
             let by_software = Setting { hw_dirty: false, ..setting.clone() };
