@@ -140,6 +140,7 @@ impl<A: Arch> Probe<A> {
             guest.mmap(scratch, 4096, prot, MapFlags::FIXED).expect("address space");
             guest.store(scratch, 1).expect("writable");
             guest.mm.madvise(guest.id, scratch, 4096, advice::PAGEOUT).expect("advice is taken");
+            guest.mm.madvise(guest.id, scratch, 4096, advice::DONTFORK).expect("advice is taken");
             let child = guest.mm.dup_mmap(guest.id).expect("memory for a fork");
             guest.switch_to(child);
         }

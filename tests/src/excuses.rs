@@ -338,9 +338,7 @@ fn fold_attempt(context: &Context<'_>, found: &[Difference]) -> Vec<Difference> 
     // 2M folios come back from swap as single pages.
     let single = matches!(context.run.folio_kib, 4 | 2048);
     // Copies are single pages, whatever is enabled.
-    without(found, |d| {
-        (single || d.scope == "wp_fault") && d.event == "fn___contpte_try_fold"
-    })
+    without(found, |d| (single || d.scope == "wp_fault") && d.event == "fn___contpte_try_fold")
 }
 
 fn resched_functions(_: &Context<'_>, found: &[Difference]) -> Vec<Difference> {
