@@ -144,13 +144,13 @@ fn forked_image(context: &Context<'_>, found: &[Difference]) -> Vec<Difference> 
         }
         "fork_copy" => (0..=FORKED_PAGES).contains(&delta(d)),
         // One fault on a page that is copied or, once the child has its own, reused.
-        "fault" | "wp_fault" => d.ours == 0 && d.linux <= 4,
+        "fault" | "wp_fault" => d.ours.max(d.linux) <= 4,
         "none" => {
             let entry = matches!(
                 d.event.as_str(),
                 "fn_do_page_fault" | "fn_do_user_addr_fault" | "fn_handle_mm_fault"
             );
-            entry && delta(d) == 1
+            entry && delta(d).abs() == 1
         }
         _ => false,
     })
@@ -372,7 +372,7 @@ fn first_batch(context: &Context<'_>, found: &[Difference]) -> Vec<Difference> {
     if context.phase == "write_after_refault" {
         return without(found, |d| d.ours == 0);
     }
-    if matches!(context.phase, "touch_read_after_cold" | "refault_read") {
+    if matches!(context.phase, "touch_read_after_cold" | "refault_read" | "read_ro") {
         return multiples(found, 1, copied_page);
     }
     without(found, |d| {

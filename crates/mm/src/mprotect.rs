@@ -147,6 +147,10 @@ fn change_present_ptes<P: Platform>(
     pte: Pte<P::Arch>,
     max: NrPages,
 ) -> NrPages {
+    if mm.pt.kernel.mprotect_batched {
+        mm.fentry(Event::FnChangePresentPtes);
+        mm.fentry(Event::FnMprotectFolioPteBatch);
+    }
     let folio = mm.vm_normal_folio(pte);
     if mm.pt.kernel.mprotect_batched {
         mm.fentry(Event::FnMprotectFolioPteBatch);
