@@ -257,4 +257,7 @@ pub enum FaultAccess {
     Read,
     /// A write: the entry becomes dirty.
     Write,
+    /// A read-only pin (`FAULT_FLAG_UNSHARE`): a page that others share is copied, and the
+    /// entry stays read-only.
+    Unshare,
 }

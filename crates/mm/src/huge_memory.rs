@@ -34,7 +34,7 @@ pub(crate) fn do_huge_pmd_anonymous_page<P: Platform>(
     let mm = &mut *mm.enter(Op::DoHugePmdAnonymousPage);
     let vma = *mm.vma(id);
     let prot = P::Arch::vm_get_page_prot(vma.page_prot());
-    if access == FaultAccess::Read && mm.thp.use_zero_page {
+    if access != FaultAccess::Write && mm.thp.use_zero_page {
         let Some(zero) = mm.huge_zero_folio() else { return HugeFault::Fallback };
         mm.lock_ptl();
         deposit_table(mm, pmdp);
@@ -92,8 +92,8 @@ pub(crate) fn huge_pmd_fault<P: Platform>(
     pmd: Pmd<P::Arch>,
     access: FaultAccess,
 ) -> HugeFault {
-    if access == FaultAccess::Write && !pmd.is_write() {
-        return do_huge_pmd_wp_page(mm, id, pmdp, pmd);
+    if access != FaultAccess::Read && !pmd.is_write() {
+        return do_huge_pmd_wp_page(mm, id, pmdp, pmd, access);
     }
     // huge_pmd_set_accessed()
     mm.lock_ptl();
@@ -111,6 +111,7 @@ fn do_huge_pmd_wp_page<P: Platform>(
     id: VmaId,
     pmdp: Pmdp,
     pmd: Pmd<P::Arch>,
+    access: FaultAccess,
 ) -> HugeFault {
     let mm = &mut *mm.enter(Op::DoHugePmdWpPage);
     mm.lock_ptl();
@@ -123,7 +124,12 @@ fn do_huge_pmd_wp_page<P: Platform>(
         || (mm.folio_ref_count(folio) == 1 && !mm.folio_test(folio, PageFlags::SWAPCACHE));
     if sole {
         mm.set_page_anon_exclusive(folio.pfn);
-        let entry = pmd.mkyoung().mkdirty().mkwrite();
+        if access == FaultAccess::Unshare {
+            return HugeFault::Done;
+        }
+        let dirty = pmd.mkyoung().mkdirty();
+        let writable = mm.vma(id).flags.contains(VmFlags::WRITE);
+        let entry = if writable { dirty.mkwrite() } else { dirty };
         mm.pt.pmdp_set_access_flags(pmdp, entry, FaultAccess::Write);
         return HugeFault::Done;
     }

@@ -152,10 +152,6 @@ fn change_present_ptes<P: Platform>(
         mm.fentry(Event::FnMprotectFolioPteBatch);
     }
     let folio = mm.vm_normal_folio(pte);
-    if mm.pt.kernel.mprotect_batched {
-        mm.fentry(Event::FnMprotectFolioPteBatch);
-        mm.fentry(Event::FnChangePresentPtes);
-    }
     let nr = match folio {
         Some(folio) if mm.pt.kernel.mprotect_batched && folio.is_large() => {
             let flags = Fpb::RESPECT_WRITE | Fpb::RESPECT_SOFT_DIRTY;
