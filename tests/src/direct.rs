@@ -4,8 +4,8 @@
 
 use crate::groundtruth::{ArchName, Counts, Kernel, Run};
 use crate::guest::{CPU, Guest, pages};
-use arch::{Arch, Arm64, Hw, KernelConfig, X86_64};
-use mm::{MapFlags, Thp, ThpSize, VmProt, advice};
+use arch::{Arch, Arm64, Hw, KernelConfig, MmId, X86_64};
+use mm::{MapFlags, MremapFlags, Thp, ThpSize, VmProt, advice};
 use std::collections::BTreeMap;
 use units::{PMD_SIZE, VirtAddr};
 
@@ -146,6 +146,7 @@ impl<A: Arch> Probe<A> {
             guest.mmap(scratch, 4096, prot, MapFlags::FIXED).expect("address space");
             guest.store(scratch, 1).expect("writable");
             guest.mm.madvise(guest.id, scratch, 4096, advice::PAGEOUT).expect("advice is taken");
+            guest.mm.madvise(guest.id, scratch, 4096, advice::DONTFORK).expect("advice is taken");
             let child = guest.mm.dup_mmap(guest.id).expect("memory for a fork");
             guest.switch_to(child);
         }
@@ -224,6 +225,12 @@ impl<A: Arch> Probe<A> {
             "dontneed" => self.dontneed(len),
             "madvfree" => self.madvfree(len),
             "exit" => self.exit(len),
+            "mprotect" => self.mprotect_program(len),
+            "mremap" => self.mremap_program(len),
+            "partial" => self.partial(len),
+            "forkreuse" => self.forkreuse(len),
+            "swapped" => self.swapped(len),
+            "fork" => self.fork_program(len),
             _ => return None,
         }
         Some(self.phases)
@@ -323,5 +330,121 @@ impl<A: Arch> Probe<A> {
         self.start();
         self.madvise(middle, half, advice::PAGEOUT);
         self.stop("pageout_redirtied_half");
+    }
+
+    fn mprotect(&mut self, start: VirtAddr, len: u64, prot: VmProt) {
+        self.guest.mm.mprotect(self.guest.id, start, len, prot).expect("a mapped range");
+    }
+
+    fn mprotect_program(&mut self, len: u64) {
+        let (ro, rw) = (VmProt::READ, VmProt::READ | VmProt::WRITE);
+        let p = self.region(len);
+        self.guest.memset(p, len, 1);
+        self.phase("mprotect_ro", |it| it.mprotect(p, len, ro));
+        self.phase("read_ro", |it| it.touch_read(p, len));
+        self.phase("mprotect_rw", |it| it.mprotect(p, len, rw));
+        self.phase("write_rw", |it| it.touch_write(p, len));
+        self.phase("mprotect_none", |it| it.mprotect(p, len, VmProt::empty()));
+        self.phase("mprotect_none_to_rw", |it| it.mprotect(p, len, rw));
+    }
+
+    fn mremap(&mut self, from: VirtAddr, len: u64, to: VirtAddr) -> VirtAddr {
+        let flags = MremapFlags::MAYMOVE | MremapFlags::FIXED;
+        let moved = self.guest.mm.mremap(self.guest.id, from, len, len, flags, to);
+        moved.expect("there is room")
+    }
+
+    fn mremap_program(&mut self, len: u64) {
+        let mut at = self.region(len);
+        self.guest.memset(at, len, 1);
+        for (name, shift) in
+            [("mremap_pmd_aligned", 0), ("mremap_64k_shift", 65536), ("mremap_4k_shift", 4096)]
+        {
+            let to = self.region(len + PMD_SIZE).wrapping_add(shift);
+            self.start();
+            at = self.mremap(at, len, to);
+            self.stop(name);
+        }
+    }
+
+    /// One page, the eighth of a 64 KiB block, at a time.
+    fn partial(&mut self, len: u64) {
+        const PAGE: u64 = 4096;
+        let (ro, rw) = (VmProt::READ, VmProt::READ | VmProt::WRITE);
+        let p = self.region(len);
+        self.guest.memset(p, len, 1);
+        let at = |mib: u64| p.wrapping_add(mib * MIB + 7 * PAGE);
+        self.phase("mprotect_ro_1page", |it| it.mprotect(at(0), PAGE, ro));
+        self.phase("mprotect_rw_1page", |it| it.mprotect(at(0), PAGE, rw));
+        self.phase("write_1page", |it| it.touch_write(at(0), PAGE));
+        self.phase("mprotect_ro_2page", |it| it.mprotect(at(4), 2 * PAGE, ro));
+        self.phase("munmap_1page", |it| it.munmap(at(8), PAGE));
+        self.phase("dontneed_1page", |it| it.madvise(at(12), PAGE, advice::DONTNEED));
+        self.phase("refault_after_dontneed_1page", |it| it.touch_write(at(12), PAGE));
+        self.phase("madvfree_1page", |it| it.madvise(at(16), PAGE, advice::FREE));
+        self.phase("pageout_1page", |it| it.madvise(at(20), PAGE, advice::PAGEOUT));
+        self.phase("cold_1page", |it| it.madvise(at(24), PAGE, advice::COLD));
+        self.phase("dontneed_1page_per_64k_4MiB", |it| {
+            for block in 0..64 {
+                it.madvise(at(28).wrapping_add(block * 65536), PAGE, advice::DONTNEED);
+            }
+        });
+        let across = p.wrapping_add(34 * MIB - 8 * PAGE);
+        self.phase("munmap_16page_unaligned", |it| it.munmap(across, 16 * PAGE));
+        self.phase("mremap_1page_into_hole", |it| {
+            it.mremap(p.wrapping_add(36 * MIB), PAGE, at(8));
+        });
+    }
+
+    fn fork(&mut self) -> MmId {
+        self.guest.mm.dup_mmap(self.guest.id).expect("memory for a fork")
+    }
+
+    fn forkreuse(&mut self, len: u64) {
+        let p = self.region(len);
+        self.guest.memset(p, len, 1);
+        let child = self.fork();
+        self.guest.mm.mmput(child);
+        self.phase("read_after_child_exit", |it| it.touch_read(p, len));
+        self.phase("write_after_child_exit", |it| it.touch_write(p, len));
+        self.phase("write_again", |it| it.touch_write(p, len));
+    }
+
+    fn swapped(&mut self, len: u64) {
+        let (half, middle) = (len / 2, |p: VirtAddr| p.wrapping_add(len / 2));
+        let p = self.region(len);
+        self.guest.memset(p, len, 1);
+        self.madvise(p, len, advice::PAGEOUT);
+        self.phase("pageout_again_on_swap_ptes", |it| it.madvise(p, len, advice::PAGEOUT));
+        self.phase("mprotect_on_swap_ptes", |it| it.mprotect(p, len, VmProt::READ));
+        self.mprotect(p, len, VmProt::READ | VmProt::WRITE);
+        self.start();
+        let child = self.fork();
+        self.stop("fork_on_swap_ptes");
+        self.phase("dontneed_on_shared_swap_ptes_half", |it| {
+            it.madvise(p, half, advice::DONTNEED);
+        });
+        self.guest.mm.mmput(child);
+        self.phase("munmap_on_swap_ptes_half", |it| it.munmap(middle(p), half));
+    }
+
+    fn fork_program(&mut self, len: u64) {
+        let p = self.region(len);
+        self.guest.memset(p, len, 1);
+        self.start();
+        let child = self.fork();
+        self.stop("fork");
+        self.phase("parent_read_after_fork", |it| it.touch_read(p, len));
+        self.phase("parent_cow_write", |it| it.touch_write(p, len));
+        self.guest.mm.mmput(child);
+        let child = self.fork();
+        self.guest.mm.mmput(child);
+        self.phase("parent_write_after_child_exit_reuse", |it| it.touch_write(p, len));
+    }
+
+    fn phase(&mut self, name: &str, body: impl FnOnce(&mut Self)) {
+        self.start();
+        body(self);
+        self.stop(name);
     }
 }

@@ -195,7 +195,20 @@ pub fn gup_must_be_equal(record: &Record) -> bool {
 
 /// The records that issue by issue must be equal: anonymous memory, no sibling threads.
 pub fn must_be_equal(record: &Record) -> bool {
-    const PROGRAMS: [&str; 6] = ["pageout", "munmap", "dontneed", "madvfree", "fault", "exit"];
+    const PROGRAMS: [&str; 12] = [
+        "pageout",
+        "munmap",
+        "dontneed",
+        "madvfree",
+        "fault",
+        "exit",
+        "mprotect",
+        "mremap",
+        "partial",
+        "forkreuse",
+        "swapped",
+        "fork",
+    ];
     const VARIANTS: [&str; 3] = ["vanilla", "B_batched_unmap", "B_batched_unmap_noread"];
     record.run.spinners == 0
         && PROGRAMS.contains(&record.run.program.as_str())

@@ -69,6 +69,12 @@ pub struct KernelConfig {
     pub cold_pmd_invalidate: bool,
     /// `mprotect()` changes runs of PTEs (6.17).
     pub mprotect_batched: bool,
+    /// `try_to_migrate()` splits a PMD leaf where its walk finds it (7.x); before the walk, by
+    /// address, until then.
+    pub migrate_splits_in_walk: bool,
+    /// arm64 flushes after a change of protection only if the entry was valid and more than
+    /// software bits changed (7.x); always before.
+    pub arm64_pte_needs_flush: bool,
     /// `mremap()` moves folded runs of PTEs (6.17).
     pub mremap_batched: bool,
     /// A write to an exclusive large folio reuses it (6.15).
@@ -266,6 +272,8 @@ impl KernelConfig {
             pt_reclaim: false,
             cold_pmd_invalidate: false,
             mprotect_batched: false,
+            migrate_splits_in_walk: false,
+            arm64_pte_needs_flush: false,
             mremap_batched: false,
             wp_reuse_large: false,
             pte_marker_uffd_wp: true,
@@ -297,6 +305,8 @@ impl KernelConfig {
             x86_rcu_table_free: true,
             cold_pmd_invalidate: true,
             mprotect_batched: true,
+            migrate_splits_in_walk: true,
+            arm64_pte_needs_flush: true,
             mremap_batched: true,
             wp_reuse_large: true,
             gup_fast_recheck_lockless: true,

@@ -209,11 +209,8 @@ pub trait Arch: PteFormat + PmdFormat + Copy + Debug + Default + 'static {
     fn frees_tables_by_rcu(kernel: &KernelConfig) -> bool;
     /// `pte_needs_flush()` for a changed protection.
     fn pte_needs_flush(kernel: &KernelConfig, old: Pte<Self>, new: Pte<Self>) -> bool;
-    /// `huge_pmd_needs_flush()`: the same of a PMD leaf.
-    fn huge_pmd_needs_flush(kernel: &KernelConfig, old: Pmd<Self>, new: Pmd<Self>) -> bool {
-        // The bits that matter are where a PTE has them.
-        Self::pte_needs_flush(kernel, Pte::from_raw(old.raw()), Pte::from_raw(new.raw()))
-    }
+    /// `huge_pmd_needs_flush()`: the same for a PMD leaf.
+    fn huge_pmd_needs_flush(kernel: &KernelConfig, old: Pmd<Self>, new: Pmd<Self>) -> bool;
     /// The exception handler's entry into the fault path, as function entries count it.
     fn count_user_fault<P: Platform<Arch = Self>>(pt: &mut Pt<P>);
 

@@ -315,6 +315,8 @@ pub trait PmdFormat: Sized {
     fn pmd_mkdirty(pmd: Pmd<Self>) -> Pmd<Self>;
     /// `pmd_mkclean`.
     fn pmd_mkclean(pmd: Pmd<Self>) -> Pmd<Self>;
+    /// `pmd_mksoft_dirty`.
+    fn pmd_mksoft_dirty(pmd: Pmd<Self>) -> Pmd<Self>;
     /// `pmd_mkwrite`.
     fn pmd_mkwrite(pmd: Pmd<Self>) -> Pmd<Self>;
     /// `pmd_wrprotect`.
@@ -358,6 +360,8 @@ forward! { Pmd:
     mkdirty => pmd_mkdirty() -> Pmd<A>;
     /// `pmd_mkclean`.
     mkclean => pmd_mkclean() -> Pmd<A>;
+    /// `pmd_mksoft_dirty`.
+    mksoft_dirty => pmd_mksoft_dirty() -> Pmd<A>;
     /// `pmd_mkwrite`.
     mkwrite => pmd_mkwrite() -> Pmd<A>;
     /// `pmd_wrprotect`.

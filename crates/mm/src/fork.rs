@@ -117,7 +117,7 @@ fn copy_pte_range<P: Platform>(
         } else if pte.is_present() {
             copy_present_ptes(mm, from, at, to, pte, max)?.get()
         } else {
-            copy_nonpresent_pte(mm, at, to, pte);
+            copy_nonpresent_pte(mm, at, to);
             1
         };
     }
@@ -125,7 +125,8 @@ fn copy_pte_range<P: Platform>(
 }
 
 /// Source: Linux mm/memory.c `copy_nonpresent_pte()`.
-fn copy_nonpresent_pte<P: Platform>(mm: &mut Mm<P>, at: Ptep, to: Ptep, pte: Pte<P::Arch>) {
+fn copy_nonpresent_pte<P: Platform>(mm: &mut Mm<P>, at: Ptep, to: Ptep) {
+    let pte = mm.pt.ptep_get(at);
     let leaf = pte.softleaf();
     let mut entry = pte;
     if leaf.kind() == SoftleafKind::Swap {

@@ -3,14 +3,18 @@
 //! Source: Linux mm/huge_memory.c.
 
 use crate::folio::Folio;
+use crate::migrate::MigrationOf;
 use crate::mmu_gather::{MmuGather, Room};
 use crate::rmap::{Aborted, Exclusive};
 use crate::vma::{VmFlags, VmaId};
 use crate::{Mm, migrate};
-use arch::{Arch, FaultAccess, Platform, Pmd, Pmdp, Pte, PteFormat, Ptep, SwapApi, TableLevel};
+use arch::{
+    Arch, FaultAccess, FlushRange, LeafOnly, Platform, Pmd, Pmdp, Pte, PteFormat, Ptep, SwapApi,
+    TableLevel, Teardown,
+};
 use events::{Event, Op};
 use phys::PageFlags;
-use units::{NrPages, Order, PMD_ORDER};
+use units::{NrPages, Order, PMD_ORDER, PMD_SIZE, Reach, VirtAddr};
 
 /// What became of a fault at PMD level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,11 +158,25 @@ pub(crate) fn zap_huge_pmd<P: Platform>(mm: &mut Mm<P>, gather: &mut MmuGather, 
 /// `split_huge_pmd()`: a PMD leaf becomes 512 PTEs of the same pages.
 pub(crate) fn split_huge_pmd<P: Platform>(mm: &mut Mm<P>, id: VmaId, pmdp: Pmdp) {
     mm.lock_ptl();
-    split_huge_pmd_locked(mm, id, pmdp);
+    split_huge_pmd_locked(mm, id, pmdp, Freeze::No);
+}
+
+/// What becomes of the pages when a PMD leaf is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freeze {
+    /// They stay mapped, by PTEs.
+    No,
+    /// Migration entries stand in for them, as the folio is about to be split.
+    Yes,
 }
 
 /// Source: Linux mm/huge_memory.c `__split_huge_pmd_locked()`.
-pub(crate) fn split_huge_pmd_locked<P: Platform>(mm: &mut Mm<P>, id: VmaId, pmdp: Pmdp) {
+pub(crate) fn split_huge_pmd_locked<P: Platform>(
+    mm: &mut Mm<P>,
+    id: VmaId,
+    pmdp: Pmdp,
+    freeze: Freeze,
+) {
     let mm = &mut *mm.enter(Op::SplitHugePmdLocked);
     let prot = P::Arch::vm_get_page_prot(mm.vma(id).page_prot());
     mm.vmstat.thp_split_pmd += 1;
@@ -172,11 +190,31 @@ pub(crate) fn split_huge_pmd_locked<P: Platform>(mm: &mut Mm<P>, id: VmaId, pmdp
         mm.folio_set(folio, PageFlags::DIRTY);
     }
     let exclusive = mm.page_anon_exclusive(folio.pfn);
-    mm.folio_ref_add(folio, 511);
+    // A page that may be pinned keeps its exclusivity, and stays mapped.
+    let freeze = freeze == Freeze::Yes
+        && !(exclusive
+            && mm.folio_try_share_anon_rmap_ptes(folio, folio.pfn, NrPages::ONE).is_err());
     let table = withdraw_table(mm, pmdp);
-    mm.pt.populate_on_stack(TableLevel::Pmd, table);
-    let how = if exclusive { Exclusive::Yes } else { Exclusive::No };
-    mm.folio_add_anon_rmap_ptes(folio, folio.pfn, NrPages::new(512), how);
+    let first = Ptep { slot: table, va: pmdp.va, mm: pmdp.mm };
+    if freeze {
+        mm.pt.populate_on_stack(TableLevel::Pmd, table);
+        fill_with_migration_entries(mm, first, old, exclusive);
+    } else {
+        mm.folio_ref_add(folio, 511);
+        mm.pt.populate_on_stack(TableLevel::Pmd, table);
+        let how = if exclusive { Exclusive::Yes } else { Exclusive::No };
+        mm.folio_add_anon_rmap_ptes(folio, folio.pfn, NrPages::new(512), how);
+        mm.pt.set_ptes(first, pte_of_split(old, prot), NrPages::new(512));
+    }
+    mm.folio_remove_rmap_pmd(folio);
+    if freeze {
+        mm.folio_put_refs(folio, 1);
+    }
+    mm.pt.populate(TableLevel::Pmd, pmdp.slot, table);
+}
+
+/// The PTE of the first page, from what the PMD leaf said of all.
+fn pte_of_split<A: Arch>(old: Pmd<A>, prot: arch::Prot<A>) -> Pte<A> {
     let mut entry = Pte::new(old.pfn(), prot);
     entry = if old.is_young() { entry.mkyoung() } else { entry.mkold() };
     if old.is_write() {
@@ -191,10 +229,26 @@ pub(crate) fn split_huge_pmd_locked<P: Platform>(mm: &mut Mm<P>, id: VmaId, pmdp
     if old.is_uffd_wp() {
         entry = entry.mkuffd_wp();
     }
-    let first = Ptep { slot: table, va: pmdp.va, mm: pmdp.mm };
-    mm.pt.set_ptes(first, entry, NrPages::new(512));
-    mm.folio_remove_rmap_pmd(folio);
-    mm.pt.populate(TableLevel::Pmd, pmdp.slot, table);
+    entry
+}
+
+fn fill_with_migration_entries<P: Platform>(
+    mm: &mut Mm<P>,
+    first: Ptep,
+    old: Pmd<P::Arch>,
+    exclusive: bool,
+) {
+    let of = MigrationOf {
+        write: old.is_write(),
+        exclusive,
+        young: old.is_young(),
+        dirty: old.is_dirty(),
+        soft_dirty: old.is_soft_dirty(),
+        uffd_wp: old.is_uffd_wp(),
+    };
+    for i in 0..512 {
+        mm.pt.set_pte_at(first.add(i), of.entry(old.pfn().add(i)));
+    }
 }
 
 /// Source: Linux mm/huge_memory.c `__split_huge_zero_page_pmd()`.
@@ -243,22 +297,31 @@ pub(crate) fn unmap_huge_pmd_locked<P: Platform>(
     Ok(true)
 }
 
-/// MADV_FREE of a PMD leaf that is covered whole. Returns whether the leaf was dealt with.
+/// MADV_FREE of `[start, end)` of a PMD leaf. Returns whether that is done; otherwise what is
+/// under the PMD now is to be looked at.
 /// Source: Linux mm/huge_memory.c `madvise_free_huge_pmd()`.
 pub(crate) fn madvise_free_huge_pmd<P: Platform>(
     mm: &mut Mm<P>,
     gather: &mut MmuGather,
     pmdp: Pmdp,
-) {
+    start: VirtAddr,
+    end: VirtAddr,
+) -> bool {
     mm.fentry(Event::FnMadviseFreeHugePmd);
     mm.lock_ptl();
     let pmd = mm.pt.pmdp_get(pmdp);
     if pmd.is_special() {
-        return;
+        return false;
     }
     let folio = mm.page_folio(pmd.pfn());
     if mm.folio_maybe_mapped_shared(folio) {
-        return;
+        return false;
+    }
+    if end.bytes_since(start) != PMD_SIZE {
+        if mm.folio_trylock(folio) {
+            split_locked_folio(mm, folio);
+        }
+        return false;
     }
     mm.folio_clear(folio, PageFlags::DIRTY);
     if pmd.is_young() || pmd.is_dirty() {
@@ -267,6 +330,18 @@ pub(crate) fn madvise_free_huge_pmd<P: Platform>(
         gather.remove_pmd_tlb_entry(pmdp.va);
     }
     mm.folio_mark_lazyfree(folio);
+    true
+}
+
+/// [`split_folio`] of a locked folio, with a reference held; unlocks it. Returns whether it was
+/// split.
+pub(crate) fn split_locked_folio<P: Platform>(mm: &mut Mm<P>, folio: Folio) -> bool {
+    mm.folio_ref_add(folio, 1);
+    let split = split_folio(mm, folio);
+    let left = if split { Folio { pfn: folio.pfn, order: Order::ZERO } } else { folio };
+    mm.folio_unlock(left);
+    mm.folio_put_refs(left, 1);
+    split
 }
 
 /// MADV_COLD of a young PMD leaf.
@@ -361,8 +436,26 @@ pub(crate) fn change_huge_pmd<P: Platform>(
     }
     mm.pt.set_pmd_at(pmdp, entry);
     if P::Arch::huge_pmd_needs_flush(&mm.pt.kernel, old, entry) {
-        gather.flush_pmd_range(pmdp.va, units::PMD_SIZE);
+        gather.flush_pmd_range(pmdp.va, PMD_SIZE);
     }
+}
+
+/// Moves a PMD leaf for mremap(2). Returns whether it could.
+/// Source: Linux mm/huge_memory.c `move_huge_pmd()`.
+pub(crate) fn move_huge_pmd<P: Platform>(mm: &mut Mm<P>, old: Pmdp, new: Pmdp) -> bool {
+    mm.fentry(Event::FnMoveHugePmd);
+    if !mm.pt.pmdp_get(new).is_none() {
+        return false;
+    }
+    mm.lock_ptl();
+    let pmd = mm.pt.pmdp_huge_get_and_clear(old, Teardown::Partial);
+    let table = withdraw_table(mm, old);
+    mm.deposited.insert((new.mm, new.va), table);
+    mm.pt.set_pmd_at(new, pmd.mksoft_dirty());
+    let end = old.va.wrapping_add(PMD_SIZE);
+    let (stride, leaf_only) = (Reach::M2, LeafOnly::No);
+    mm.pt.flush_tlb_range(old.mm, FlushRange { start: old.va, end, stride, leaf_only });
+    true
 }
 
 impl<P: Platform> Mm<P> {

@@ -1,8 +1,8 @@
 //! The kernel side: an emulated Linux mm.
 //!
 //! One file per Linux file, functions named as there, so that a reader can hold both open:
-//! `memory` (faults, COW, zap), `fork` (copying), `gup`, `gup_test`, `mmap`, `mprotect`, `madvise`, `rmap`,
-//! `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`, `migrate`, `mmu_gather`, `page_alloc`,
+//! `memory` (faults, COW, zap), `fork` (copying), `gup`, `gup_test`, `mmap`, `mprotect`, `mremap`,
+//! `madvise`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`, `migrate`, `mmu_gather`, `page_alloc`,
 //! `filemap`; ours are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and `validate`.
 //!
 //! [`Mm`] is the whole memory manager: every address space, all of RAM. Algorithms touch page
@@ -26,6 +26,7 @@ mod migrate;
 mod mmap;
 mod mmu_gather;
 mod mprotect;
+mod mremap;
 mod page_alloc;
 mod page_vma_mapped;
 mod pte_batch;
@@ -47,6 +48,7 @@ pub use gup_test::{GupTest, GupTestCommand, GupTestPages};
 pub use madvise::advice;
 pub use memory::{Access, FaultSignal};
 pub use mmap::{Backing, MapFlags};
+pub use mremap::MremapFlags;
 pub use rmap::AnonVmaId;
 pub use stats::{MemInfo, VmStat};
 pub use thp::{MthpStats, Size, Thp, ThpDefrag, ThpGlobal, ThpSize};

@@ -10,7 +10,7 @@ use crate::{Mm, huge_memory, memory, vmscan};
 use arch::{ClearYoungDirty, MmId, Platform, Pmdp, Pte, Ptep, SwapApi, Teardown};
 use events::{Event, Op};
 use phys::PageFlags;
-use units::{NrPages, Order, PAGE_SIZE, PMD_SIZE, VirtAddr};
+use units::{NrPages, PAGE_SIZE, PMD_SIZE, VirtAddr};
 
 /// MADV_* numbers (Linux uapi mman-common.h).
 pub mod advice {
@@ -244,7 +244,7 @@ impl<P: Platform> Mm<P> {
         let mut gather = MmuGather::new(owner, Teardown::Partial);
         mm.update_hiwater_rss(owner);
         mm.walk_pmds(owner, start, end, |mm, pmdp, va, next| {
-            madvise_free_pte_range(mm, &mut gather, id, pmdp, va, next);
+            madvise_free_pte_range(mm, &mut gather, pmdp, va, next);
         });
         gather.end_vma(mm);
         gather.finish(mm);
@@ -338,11 +338,7 @@ fn cold_or_pageout_huge_pmd<P: Platform>(
         return true;
     }
     if end.bytes_since(start) != PMD_SIZE {
-        mm.folio_ref_add(folio, 1);
-        let split = huge_memory::split_folio(mm, folio);
-        let left = if split { Folio { pfn: folio.pfn, order: Order::ZERO } } else { folio };
-        mm.folio_put_refs(left, 1);
-        return !split;
+        return !(mm.folio_trylock(folio) && huge_memory::split_locked_folio(mm, folio));
     }
     if cooling == Cooling::Cold {
         huge_memory::make_huge_pmd_old(mm, gather, pmdp, pmd);
@@ -375,7 +371,7 @@ fn cold_or_pageout_pte<P: Platform>(
         let run = mm.folio_pte_batch(folio, at, pte, max, Fpb::empty());
         (nr, young) = (run.nr, run.any_young);
         if nr < folio.nr_pages() {
-            return split_partly_covered(mm, folio, nr);
+            return split_partly_covered(mm, at.mm, folio, nr);
         }
     }
     if !mm.folio_test(folio, PageFlags::LRU) || mm.folio_mapcount(folio) != nr.get() {
@@ -395,15 +391,14 @@ fn cold_or_pageout_pte<P: Platform>(
 
 /// A folio that the range covers only partly is split, so that the rest is left alone. Returns
 /// how many entries to skip: none after a split, as the entry is looked at again.
-fn split_partly_covered<P: Platform>(mm: &mut Mm<P>, folio: Folio, nr: NrPages) -> u64 {
+fn split_partly_covered<P: Platform>(mm: &mut Mm<P>, id: MmId, folio: Folio, nr: NrPages) -> u64 {
     if mm.folio_maybe_mapped_shared(folio) || !mm.folio_trylock(folio) {
         return nr.get();
     }
-    mm.folio_ref_add(folio, 1);
-    let split = huge_memory::split_folio(mm, folio);
-    let left = if split { Folio { pfn: folio.pfn, order: Order::ZERO } } else { folio };
-    mm.folio_unlock(left);
-    mm.folio_put_refs(left, 1);
+    let split = huge_memory::split_locked_folio(mm, folio);
+    // The page-table lock was let go of meanwhile.
+    mm.lock_ptl();
+    mm.flush_tlb_batched_pending(id);
     if split { 0 } else { nr.get() }
 }
 
@@ -411,19 +406,14 @@ fn split_partly_covered<P: Platform>(mm: &mut Mm<P>, folio: Folio, nr: NrPages) 
 fn madvise_free_pte_range<P: Platform>(
     mm: &mut Mm<P>,
     gather: &mut MmuGather,
-    id: VmaId,
     pmdp: Pmdp,
     start: VirtAddr,
     end: VirtAddr,
 ) {
     let mm = &mut *mm.enter(Op::MadviseFreePteRange);
     let pmd = mm.pt.pmdp_get(pmdp);
-    if pmd.is_leaf() {
-        if end.bytes_since(start) == PMD_SIZE {
-            huge_memory::madvise_free_huge_pmd(mm, gather, pmdp);
-            return;
-        }
-        huge_memory::split_huge_pmd(mm, id, pmdp);
+    if pmd.is_leaf() && huge_memory::madvise_free_huge_pmd(mm, gather, pmdp, start, end) {
+        return;
     }
     let Some(first) = mm.pt.pte_offset(pmdp, start) else { return };
     mm.lock_ptl();
@@ -470,7 +460,7 @@ fn free_present_pte<P: Platform>(
         let run = mm.folio_pte_batch(folio, at, pte, max, Fpb::empty());
         (nr, young, dirty) = (run.nr, run.any_young, run.any_dirty);
         if nr < folio.nr_pages() {
-            return split_partly_covered(mm, folio, nr);
+            return split_partly_covered(mm, at.mm, folio, nr);
         }
     }
     if mm.folio_mapcount(folio) != nr.get() {

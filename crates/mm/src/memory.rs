@@ -1001,13 +1001,20 @@ fn zap_nonpresent_ptes<P: Platform>(
         _ => {}
     }
     clear_not_present_full_ptes(mm, at, nr, teardown);
-    let batched_markers = mm.pt.kernel.swap_api == SwapApi::Cluster;
-    if reclaim == Reclaim::EmptyTables && mm.pt.kernel.pte_marker_uffd_wp && batched_markers {
-        // zap_install_uffd_wp_if_needed() looks at the first entry; 6.12 asks for the marker only
-        // where there could be one.
-        mm.pt.ptep_get(at);
+    if reclaim == Reclaim::EmptyTables {
+        zap_install_uffd_wp_if_needed(mm, at, nr);
     }
     nr
+}
+
+/// 6.12 asks first whether the VMA is anonymous, later kernels whether the entry is empty.
+/// Source: Linux mm/memory.c `zap_install_uffd_wp_if_needed()`.
+fn zap_install_uffd_wp_if_needed<P: Platform>(mm: &mut Mm<P>, at: Ptep, nr: NrPages) {
+    if mm.pt.kernel.pte_marker_uffd_wp && mm.pt.kernel.swap_api == SwapApi::Cluster {
+        mm.fentry(Event::FnCondInstallUffdWpPtes);
+        mm.pt.count(Event::FnCondInstallUffdWpPtesPages, nr.get());
+        mm.pt.ptep_get(at);
+    }
 }
 
 fn clear_not_present_full_ptes<P: Platform>(

@@ -63,7 +63,7 @@ pub enum Backing {
 }
 
 /// `vm.max_map_count`.
-const MAX_MAP_COUNT: usize = 65_530;
+pub(crate) const MAX_MAP_COUNT: usize = 65_530;
 /// `mmap_min_addr`.
 const MMAP_MIN_ADDR: u64 = 0x1_0000;
 /// Gap below the stack that mmap leaves: at least 128 MiB, which a stack limit of 8 MiB stays
@@ -318,7 +318,7 @@ impl<P: Platform> Mm<P> {
         Ok(at)
     }
 
-    fn mmap_address(
+    pub(crate) fn mmap_address(
         &self,
         mm: MmId,
         addr: VirtAddr,

@@ -16,6 +16,9 @@ pub(crate) enum Pvmw {
     Sync,
     /// Look without the lock first.
     Racy,
+    /// As [`Pvmw::Sync`], for the migration entries that stand for the folio's pages
+    /// (`PVMW_SYNC | PVMW_MIGRATION`).
+    Migration,
 }
 
 /// An entry that maps (part of) the folio.
@@ -144,10 +147,14 @@ impl PageVmaMappedWalk {
         true
     }
 
-    /// `check_pte()`: whether the entry maps a page of the folio.
+    /// `check_pte()`: whether the entry maps, or stands for, a page of the folio.
     fn check_pte<P: Platform>(&self, mm: &mut Mm<P>, at: Ptep) -> bool {
         mm.fentry(Event::FnCheckPte);
         let pte = mm.pt.ptep_get(at);
+        if self.mode == Pvmw::Migration {
+            let stands_in = !pte.is_none() && !pte.is_present() && pte.softleaf().is_migration();
+            return stands_in && self.folio.contains(pte.softleaf().pfn());
+        }
         pte.is_present() && self.folio.contains(pte.pfn())
     }
 

@@ -3,7 +3,7 @@
 //! Source: Linux mm/rmap.c.
 
 use crate::folio::Folio;
-use crate::huge_memory::Mapping;
+use crate::huge_memory::{Freeze, Mapping};
 use crate::page_vma_mapped::{Mapped, PageVmaMappedWalk, Pvmw};
 use crate::pte_batch::Fpb;
 use crate::vma::{VmFlags, Vma, VmaId};
@@ -253,7 +253,7 @@ impl<P: Platform> Mm<P> {
 
     /// `set_tlb_ubc_flush_pending()`: `nr` PTEs from `at` on were cleared, and the flush may wait
     /// for `try_to_unmap_flush()`.
-    fn set_tlb_ubc_flush_pending(&mut self, at: Ptep, pte: Pte<P::Arch>, nr: NrPages) {
+    pub(crate) fn set_tlb_ubc_flush_pending(&mut self, at: Ptep, pte: Pte<P::Arch>, nr: NrPages) {
         self.fentry(Event::FnSetTlbUbcFlushPending);
         if self.pt.kernel.swap_api == SwapApi::Cluster {
             self.pt.count(Event::FnSetTlbUbcFlushPendingPages, nr.get());
@@ -269,7 +269,7 @@ impl<P: Platform> Mm<P> {
     }
 
     /// `should_defer_flush()`.
-    fn should_defer_flush(&self, mm: arch::MmId, flags: Ttu) -> bool {
+    pub(crate) fn should_defer_flush(&self, mm: arch::MmId, flags: Ttu) -> bool {
         flags.contains(Ttu::BATCH_FLUSH) && self.pt.tlbbatch_should_defer(mm)
     }
 
@@ -358,7 +358,7 @@ pub(crate) fn try_to_unmap_one<P: Platform>(
                 if !flags.contains(Ttu::SPLIT_HUGE_PMD) {
                     return Err(Aborted);
                 }
-                huge_memory::split_huge_pmd_locked(mm, id, pmdp);
+                huge_memory::split_huge_pmd_locked(mm, id, pmdp, Freeze::No);
                 flags.remove(Ttu::SPLIT_HUGE_PMD);
                 walk.restart();
                 continue;
@@ -652,22 +652,6 @@ impl<P: Platform> Mm<P> {
     /// VMAs that may map the folio, with the address of its first page there.
     pub(crate) fn rmap_targets(&self, folio: Folio) -> Vec<(VmaId, VirtAddr)> {
         self.rmap_walk(folio)
-    }
-
-    /// The same for pages that were a folio: VMA, address, first page and how many.
-    pub(crate) fn rmap_targets_of_range(&self, folio: Folio) -> Vec<(VmaId, VirtAddr, Pfn, u64)> {
-        let first = self.pt.pages.page(folio.pfn);
-        let (index, mapping) = (first.index, first.mapping);
-        let n = folio.nr_pages().get();
-        let covered = |id: VmaId| {
-            let vma = self.vma(id);
-            let inside: Vec<u64> =
-                (0..n).filter(|&i| vma.address_of(index + i).is_some()).collect();
-            let &start = inside.first()?;
-            let at = vma.address_of(index + start)?;
-            Some((id, at, folio.pfn.add(start), inside.len() as u64))
-        };
-        self.anon_vmas.vmas[mapping as usize].iter().filter_map(|&id| covered(id)).collect()
     }
 
     /// `__folio_set_anon()`.

@@ -312,6 +312,22 @@ impl<P: Platform> Mm<P> {
         self.swap_put_entries(entry, nr);
     }
 
+    /// One call of `swap_put_entries_cluster()` per cluster that the slots lie in.
+    fn swap_put_entries_by_cluster(&mut self, entry: Softleaf, nr: NrPages) {
+        if self.pt.kernel.swap_api == SwapApi::SlotCache {
+            return self.swap_put_entries(entry, nr);
+        }
+        let mut done = 0;
+        while done < nr.get() {
+            let here = entry.advance(done);
+            let run = (CLUSTER - here.offset % CLUSTER).min(nr.get() - done);
+            self.fentry(Event::FnSwapPutEntriesCluster);
+            self.pt.count(Event::FnSwapPutEntriesClusterPages, run);
+            self.swap_put_entries(here, NrPages::new(run));
+            done += run;
+        }
+    }
+
     fn swap_put_entries(&mut self, entry: Softleaf, nr: NrPages) {
         self.pt.count(Event::SwapClusterLock, 1);
         for i in 0..nr.get() {
@@ -330,7 +346,7 @@ impl<P: Platform> Mm<P> {
             self.fentry(Event::FnSwapPutEntriesDirect);
             self.pt.count(Event::FnSwapPutEntriesDirectPages, nr.get());
         }
-        self.swap_put_entries(entry, nr);
+        self.swap_put_entries_by_cluster(entry, nr);
         for i in 0..nr.get() {
             let Some(pfn) = self.swap.cached(entry.offset + i) else { continue };
             let folio = self.page_folio(pfn);

@@ -323,6 +323,10 @@ impl PmdFormat for Arm64 {
     fn pmd_mkclean(pmd: Pmd<Self>) -> Pmd<Self> {
         Pmd::from_raw(mkclean(pmd.raw()))
     }
+    #[inline(always)]
+    fn pmd_mksoft_dirty(pmd: Pmd<Self>) -> Pmd<Self> {
+        pmd
+    }
     #[inline]
     fn pmd_mkwrite(pmd: Pmd<Self>) -> Pmd<Self> {
         Pmd::from_raw(mkwrite(pmd.raw()))
@@ -344,8 +348,8 @@ impl PmdFormat for Arm64 {
 #[cfg(test)]
 mod tests;
 
-/// `pte_needs_flush()`: anything but software bits of a valid entry changed.
+/// Whether anything but software bits of a valid entry changed.
 /// Source: Linux arch/arm64/include/asm/tlbflush.h `__pte_flags_need_flush()`.
-pub(super) fn pte_needs_flush(old: Pte<Arm64>, new: Pte<Arm64>) -> bool {
-    old.raw() & VALID != 0 && (old.raw() ^ new.raw()) & !SWBITS_MASK != 0
+pub(super) const fn flags_need_flush(old: u64, new: u64) -> bool {
+    old & VALID != 0 && (old ^ new) & !SWBITS_MASK != 0
 }

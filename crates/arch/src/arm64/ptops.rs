@@ -247,8 +247,10 @@ impl Arch for Arm64 {
     }
 
     fn pte_needs_flush(kernel: &KernelConfig, old: Pte<Self>, new: Pte<Self>) -> bool {
-        // 6.12 has no rule of its own here, and flushes always.
-        kernel.has_6_12_names() || pte::pte_needs_flush(old, new)
+        !kernel.arm64_pte_needs_flush || pte::flags_need_flush(old.raw(), new.raw())
+    }
+    fn huge_pmd_needs_flush(kernel: &KernelConfig, old: Pmd<Self>, new: Pmd<Self>) -> bool {
+        !kernel.arm64_pte_needs_flush || pte::flags_need_flush(old.raw(), new.raw())
     }
 
     fn count_user_fault<P: Platform<Arch = Self>>(pt: &mut Pt<P>) {

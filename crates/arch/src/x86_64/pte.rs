@@ -316,6 +316,10 @@ impl PmdFormat for X86_64 {
     fn pmd_mkclean(pmd: Pmd<Self>) -> Pmd<Self> {
         Pmd::from_raw(pmd.raw() & !(DIRTY | SAVED_DIRTY))
     }
+    #[inline(always)]
+    fn pmd_mksoft_dirty(pmd: Pmd<Self>) -> Pmd<Self> {
+        Pmd::from_raw(pmd.raw() | SOFT_DIRTY)
+    }
     #[inline]
     fn pmd_mkwrite(pmd: Pmd<Self>) -> Pmd<Self> {
         Pmd::from_raw(settle_dirty(pmd.raw() | RW))
@@ -337,13 +341,13 @@ impl PmdFormat for X86_64 {
 #[cfg(test)]
 mod tests;
 
-/// `pte_flags_need_flush()` over two values of one entry.
-/// Source: Linux arch/x86/include/asm/tlbflush.h.
-pub(super) fn pte_flags_need_flush(old: Pte<X86_64>, new: Pte<X86_64>) -> bool {
+/// Whether a cached copy of `old` grants what `new` does not.
+/// Source: Linux arch/x86/include/asm/tlbflush.h `pte_flags_need_flush()`.
+pub(super) const fn flags_need_flush(old: u64, new: u64) -> bool {
     const SOFTWARE: u64 = SPECIAL | UFFD_WP | SOFT_DIRTY | SAVED_DIRTY;
     const CLEARED: u64 = DIRTY | PRESENT | ACCESSED;
     let flags = !ADDR_MASK & !SOFTWARE;
-    let (old, new) = (old.raw() & flags, new.raw() & flags);
+    let (old, new) = (old & flags, new & flags);
     if old & PRESENT == 0 {
         return false;
     }

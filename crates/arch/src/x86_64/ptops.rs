@@ -129,7 +129,10 @@ impl Arch for X86_64 {
     }
 
     fn pte_needs_flush(_: &KernelConfig, old: Pte<Self>, new: Pte<Self>) -> bool {
-        pte::pte_flags_need_flush(old, new)
+        pte::flags_need_flush(old.raw(), new.raw())
+    }
+    fn huge_pmd_needs_flush(_: &KernelConfig, old: Pmd<Self>, new: Pmd<Self>) -> bool {
+        pte::flags_need_flush(old.raw(), new.raw())
     }
 
     fn count_user_fault<P: Platform<Arch = Self>>(pt: &mut Pt<P>) {

@@ -11,7 +11,7 @@ use crate::kernel::Kernel;
 use crate::residence::Resident;
 use crate::vfs::{Device, Kind};
 use arch::{Arch, MmId, Platform};
-use mm::{Backing, Errno, MapFlags, VmProt};
+use mm::{Backing, Errno, MapFlags, MremapFlags, VmProt};
 use units::{NrPages, PAGE_SIZE, VirtAddr};
 
 /// The attribution of a `madvise()`: with its advice.
@@ -137,6 +137,16 @@ where
     let mm = k.mm_of(c.task)?;
     k.mm.mprotect(mm, c.addr::<0>(), c.long::<1>(), prot)?;
     Ok(0)
+}
+
+pub(super) fn mremap<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink>) -> SysResult
+where
+    P::Sink: CountsByScope,
+{
+    let flags = MremapFlags::from_bits(c.uint::<3>()).ok_or(EINVAL)?;
+    let mm = k.mm_of(c.task)?;
+    let (old, new) = (c.long::<1>(), c.long::<2>());
+    Ok(k.mm.mremap(mm, c.addr::<0>(), old, new, flags, c.addr::<4>())?.get())
 }
 
 pub(super) fn madvise<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink>) -> SysResult

@@ -243,6 +243,7 @@ syscalls! {
     mmap Partial("shared file mappings are not written back"), memory::mmap;
     munmap Full, memory::munmap;
     mprotect Full, memory::mprotect;
+    mremap Full, memory::mremap;
     madvise Partial("the advices that mm has; EINVAL for others"), memory::madvise;
     mincore Partial("pages in the page cache or swap cache but in no page table count as absent"), memory::mincore;
     membarrier Stub("kernel operations are atomic and vCPUs take turns, so every barrier holds"), misc::membarrier;
