@@ -61,7 +61,7 @@ fn plans() -> Vec<(Observation, Plan)> {
 
 fn specs(plans: &[(Observation, Plan)]) -> BTreeSet<RunSpec> {
     let measured = plans.iter().filter_map(|(_, plan)| match plan {
-        Plan::Predicted { before, after, .. } => Some([before, after]),
+        Plan::Predicted { before, after, .. } => Some([&**before, &**after]),
         Plan::NotModelled(_) => None,
     });
     measured.flatten().flat_map(Measured::runs).cloned().collect()

@@ -42,7 +42,7 @@ impl Measured {
 /// A prediction, or why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    Predicted { before: Measured, after: Measured, how: String },
+    Predicted { before: Box<Measured>, after: Box<Measured>, how: String },
     NotModelled(&'static str),
 }
 
@@ -90,20 +90,17 @@ impl Plan {
 }
 
 fn pageout(row: &Observation, arch: ArchId, machine: &str, patch: &str, mib: u64) -> Plan {
-    let measured = |kernel: String| Measured {
-        run: RunSpec {
-            guest: "@pageout",
-            args: vec![mib],
-            arch,
-            machine: machine.to_owned(),
-            kernel,
-            set: Vec::new(),
-            folio_kb: row.folio_kb.unwrap_or(4),
-            entry: crate::pageout::SYSCALL,
-        },
-        start: None,
-        scale: 1,
+    let spec = |kernel: String| RunSpec {
+        guest: "@pageout",
+        args: vec![mib],
+        arch,
+        machine: machine.to_owned(),
+        kernel,
+        set: Vec::new(),
+        folio_kb: row.folio_kb.unwrap_or(4),
+        entry: crate::pageout::SYSCALL,
     };
+    let measured = |kernel| Box::new(Measured { run: spec(kernel), start: None, scale: 1 });
     let vanilla = machine::KernelConfig::DEFAULT;
     let patched = format!("{vanilla}+{patch}");
     let how = format!("@pageout {mib} on {vanilla} and {patched}, as published");
@@ -123,10 +120,9 @@ fn mprotect(row: &Observation, arch: ArchId, machine: &str) -> Plan {
         entry: "mprotect",
     };
     let [first, last] = MPROTECT_ROUNDS;
-    let measured = |folio_kb: u64, set: &[&'static str]| Measured {
-        run: spec(last, folio_kb, set),
-        start: Some(spec(first, folio_kb, set)),
-        scale: MPROTECT_SCALE,
+    let measured = |folio_kb: u64, set: &[&'static str]| {
+        let (run, start) = (spec(last, folio_kb, set), Some(spec(first, folio_kb, set)));
+        Box::new(Measured { run, start, scale: MPROTECT_SCALE })
     };
     let how = format!(
         "@mprotect {MPROTECT_MIB}: rounds 2 and 3, times {MPROTECT_SCALE} for 40 rounds over 1 GiB, on {} with and \
