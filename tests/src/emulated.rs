@@ -82,7 +82,8 @@ impl Runner for Emulated {
         let mut machine = Machine::by_name(machine_name(run)).expect("the preset exists");
         machine.hw.cpus = 4;
         let mut argv = vec!["probe".to_owned(), run.program.clone()];
-        argv.extend(run.args.iter().cloned());
+        // Arguments of the form NAME=value were given in the environment.
+        argv.extend(run.args.iter().filter(|arg| !arg.contains('=')).cloned());
         let config = RunConfig {
             mem_bytes: RAM,
             swap_bytes: SWAP,

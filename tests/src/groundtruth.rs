@@ -190,3 +190,24 @@ pub fn must_be_equal(record: &Record) -> bool {
         && PROGRAMS.contains(&record.run.program.as_str())
         && VARIANTS.contains(&record.run.variant.as_str())
 }
+
+/// Every record of a program that the probe has, on kernels that are modelled.
+pub fn of_the_probe(record: &Record) -> bool {
+    const PROGRAMS: [&str; 12] = [
+        "pageout",
+        "munmap",
+        "dontneed",
+        "madvfree",
+        "fault",
+        "exit",
+        "mprotect",
+        "partial",
+        "fork",
+        "forkreuse",
+        "swapped",
+        "mremap",
+    ];
+    const VARIANTS: [&str; 3] = ["vanilla", "B_batched_unmap", "B_batched_unmap_noread"];
+    PROGRAMS.contains(&record.run.program.as_str())
+        && VARIANTS.contains(&record.run.variant.as_str())
+}

@@ -1,11 +1,39 @@
 //! User memory without a CPU: accesses walk the page tables as hardware would, and fault.
 
-use arch::{Arch, Hw, KernelConfig, MmId, Platform, Pmd, Pte};
+use arch::{
+    Arch, Hw, KernelConfig, MmId, Platform, Pmd, Pte, PteChange, SwitchKind, TlbOp, TlbPort,
+};
 use events::{ByOp, Counters, Scope, Sink};
 use mm::{Access, Backing, Errno, FaultSignal, MapFlags, Mm, MmConfig, Thp, VmProt};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use units::{CpuId, PAGE_SIZE, PMD_SIZE, PhysAddr, VirtAddr};
+use units::{Asid, CpuId, PAGE_SIZE, PMD_SIZE, PhysAddr, VirtAddr};
+
+/// Whether changes of entries are looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Oracle {
+    /// No.
+    #[default]
+    Off,
+    /// Break-before-make is watched.
+    On,
+}
+
+/// TLBs that are always empty: nothing to flush, and nothing to be stale.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTlb {
+    /// Whether changes of entries are looked at.
+    pub oracle: Oracle,
+}
+
+impl TlbPort for NoTlb {
+    fn flush(&mut self, _: CpuId, _: TlbOp) {}
+    fn switch(&mut self, _: CpuId, _: PhysAddr, _: Asid, _: SwitchKind) {}
+    fn watches_ptes(&self) -> bool {
+        self.oracle == Oracle::On
+    }
+    fn pte_changed(&mut self, _: PteChange) {}
+}
 
 /// A platform whose counts are kept by op and whose TLBs are empty.
 #[derive(Debug)]
@@ -14,7 +42,7 @@ pub struct Lab<A>(PhantomData<A>);
 impl<A: Arch> Platform for Lab<A> {
     type Arch = A;
     type Sink = ByOp;
-    type Tlb = ();
+    type Tlb = NoTlb;
 }
 
 /// The CPU that programs run on.
@@ -44,7 +72,8 @@ impl<A: Arch> Guest<A> {
     /// If the host has no room for the guest's RAM.
     pub fn new(kernel: KernelConfig, hw: Hw, thp: Thp, ram_bytes: u64, swap_bytes: u64) -> Self {
         let config = MmConfig { ram_bytes, swap_bytes, kernel, hw, thp };
-        let mut mm = Mm::new(config, ByOp::new(), ()).expect("guest RAM can be reserved");
+        let mut mm =
+            Mm::new(config, ByOp::new(), NoTlb::default()).expect("guest RAM can be reserved");
         let id = mm.mm_alloc().expect("a root table");
         mm.pt.cpu = CPU;
         mm.pt.switch_mm(CPU, id);

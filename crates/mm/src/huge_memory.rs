@@ -291,21 +291,24 @@ pub(crate) fn copy_huge_pmd<P: Platform>(
     parent_vma: VmaId,
 ) -> Result<CopyHuge, crate::Errno> {
     mm.fentry(Event::FnCopyHugePmd);
+    // First of all, as the allocation may reclaim, and split the leaf.
+    if !deposit_table(mm, to) {
+        return Err(crate::Errno::ENOMEM);
+    }
     let pmd = mm.pt.pmdp_get(from);
+    if !pmd.is_leaf() {
+        free_deposited(mm, to);
+        return Ok(CopyHuge::CopyPtes);
+    }
     if pmd.is_special() {
-        if !deposit_table(mm, to) {
-            return Err(crate::Errno::ENOMEM);
-        }
         mm.pt.set_pmd_at(to, pmd);
         return Ok(CopyHuge::Copied);
     }
     let folio = mm.page_folio(pmd.pfn());
     if mm.folio_maybe_dma_pinned(folio) && mm.page_anon_exclusive(folio.pfn) {
+        free_deposited(mm, to);
         split_huge_pmd(mm, parent_vma, from);
         return Ok(CopyHuge::CopyPtes);
-    }
-    if !deposit_table(mm, to) {
-        return Err(crate::Errno::ENOMEM);
     }
     mm.folio_ref_add(folio, 1);
     if mm.page_anon_exclusive(folio.pfn) {

@@ -608,6 +608,24 @@ fn wp_page_copy<P: Platform>(
     old: Option<Folio>,
 ) -> Result<(), FaultSignal> {
     mm.fentry(Event::FnWpPageCopy);
+    // Held while the allocation may reclaim or split what it finds.
+    if let Some(folio) = old {
+        mm.folio_ref_add(folio, 1);
+    }
+    let result = wp_page_copy_held(mm, &vmf, at, orig, old);
+    if let Some(folio) = old {
+        mm.folio_put_refs(folio, 1);
+    }
+    result
+}
+
+fn wp_page_copy_held<P: Platform>(
+    mm: &mut Mm<P>,
+    vmf: &VmFault,
+    at: Ptep,
+    orig: Pte<P::Arch>,
+    old: Option<Folio>,
+) -> Result<(), FaultSignal> {
     let new = mm.folio_alloc_reclaiming(Order::ZERO).ok_or(FaultSignal::OutOfMemory)?;
     match old {
         Some(_) => {
@@ -968,8 +986,10 @@ fn zap_nonpresent_ptes<P: Platform>(
         _ => {}
     }
     clear_not_present_full_ptes(mm, at, nr, teardown);
-    if reclaim == Reclaim::EmptyTables && mm.pt.kernel.pte_marker_uffd_wp {
-        // zap_install_uffd_wp_if_needed() looks at the first entry.
+    let batched_markers = mm.pt.kernel.swap_api == SwapApi::Cluster;
+    if reclaim == Reclaim::EmptyTables && mm.pt.kernel.pte_marker_uffd_wp && batched_markers {
+        // zap_install_uffd_wp_if_needed() looks at the first entry; 6.12 asks for the marker only
+        // where there could be one.
         mm.pt.ptep_get(at);
     }
     nr

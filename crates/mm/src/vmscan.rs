@@ -124,10 +124,14 @@ impl<P: Platform> Mm<P> {
 
 /// Source: Linux mm/vmscan.c `reclaim_pages()`.
 pub(crate) fn reclaim_pages<P: Platform>(mm: &mut Mm<P>, list: Vec<Folio>) -> u64 {
-    if list.is_empty() {
+    // 6.12 looks whether there is anything to do inside.
+    if list.is_empty() && mm.pt.kernel.swap_api == SwapApi::Cluster {
         return 0;
     }
     let mm = &mut *mm.enter(Op::ReclaimPages);
+    if list.is_empty() {
+        return 0;
+    }
     mm.fentry(Event::FnReclaimFolioList);
     let (freed, left) = shrink_folio_list(mm, list, References::Ignore);
     for folio in left {

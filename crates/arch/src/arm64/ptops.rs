@@ -99,14 +99,24 @@ fn watch<P: Platform<Arch = Arm64>>(
     old: u64,
     new: u64,
 ) {
+    watch_bbm(pt, &va, old, new);
+    if loses_rights(old, new, pt.hw.hw_access_dirty) {
+        pt.pte_changed(mm, va, reach);
+    }
+}
+
+fn watch_bbm<P: Platform<Arch = Arm64>>(
+    pt: &mut Pt<P>,
+    place: &dyn std::fmt::Display,
+    old: u64,
+    new: u64,
+) {
     if bbm::is_bbm_violation(old, new, &pt.hw, &pt.kernel) {
         let op = pt.op.name();
         pt.violation(format!(
-            "{op}: live descriptor {old:#x} at {va} replaced by {new:#x} without break-before-make"
+            "{op}: live descriptor {old:#x} at {place} replaced by {new:#x} without \
+             break-before-make"
         ));
-    }
-    if loses_rights(old, new, pt.hw.hw_access_dirty) {
-        pt.pte_changed(mm, va, reach);
     }
 }
 
@@ -549,6 +559,11 @@ impl Arch for Arm64 {
         table: PhysAddr,
     ) {
         let raw = table.get() | bits::VALID | bits::TABLE | bits::TABLE_PXN;
+        // No walker ever sees the entry on the kernel stack.
+        if pt.tlb.watches_ptes() && slot != PhysAddr::ZERO {
+            let old = pt.ram.load_u64(slot);
+            watch_bbm(pt, &format!("the entry at {slot}"), old, raw);
+        }
         pt.ram.store_u64(slot, raw);
     }
     fn clear_table<P: Platform<Arch = Self>>(pt: &mut Pt<P>, _: TableLevel, slot: PhysAddr) {
