@@ -5,6 +5,7 @@ use crate::resolve::kernel;
 use crate::{
     Override, Program, RunRequest, Silent, ThpSetting, kernel_fields, parse_set, parse_thp, status,
 };
+use cost::Picos;
 use report::{Failure, RunReport};
 use sha2::{Digest, Sha256};
 use units::ArchId;
@@ -57,14 +58,17 @@ impl Counterfactual {
         let mut changes: Vec<String> =
             self.without.iter().map(|f| format!("without {f}")).collect();
         changes.extend(self.set.iter().map(|o| format!("with {}={}", o.key, o.value)));
-        let verdict =
-            |e: &Explanation| format!("A takes {}, B {}", e.a.bill().total(), e.b.bill().total());
+        let saved = |e: &Explanation| match e.saved().get() {
+            ps if ps < 0 => format!("costs {}", Picos::new(-ps)),
+            ps => format!("saves {}", Picos::new(ps)),
+        };
         format!(
-            "Counterfactual, {}: {}, and B saves {} instead of {}.",
+            "Counterfactual, {}: A takes {}, B {}; B {}, where it {} before.",
             changes.join(" and "),
-            verdict(is),
-            is.saved(),
-            was.saved()
+            is.a.bill().total(),
+            is.b.bill().total(),
+            saved(is),
+            saved(was)
         )
     }
 }

@@ -25,6 +25,9 @@ const FLUSHES: &[&str] = &[
     "ipi_round",
     "ipi_target",
 ];
+
+/// A price that is wrong by more standard deviations than this is not worth a thought.
+const FAR: f64 = 10.0;
 const TLBI: &[Event] = &[
     Event::TlbiVale1is,
     Event::TlbiVae1is,
@@ -208,6 +211,12 @@ impl Explanation {
                  {winner} stays faster."
             ));
         };
+        if first.sigmas > FAR {
+            return Some(format!(
+                "No price within {FAR:.0} standard deviations turns the sign; the nearest is {}.",
+                self.flip(first)
+            ));
+        }
         let others: Vec<String> = flips.iter().skip(1).take(2).map(|f| self.flip(f)).collect();
         let others = if others.is_empty() {
             "; no other price can alone".to_owned()
