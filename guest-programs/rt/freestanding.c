@@ -44,8 +44,10 @@ long sys_close(int fd) { return syscall1(SYS_CLOSE, fd); }
 long sys_read(int fd, void *to, size_t len) { return syscall3(SYS_READ, fd, (long)to, (long)len); }
 long sys_write(int fd, const void *from, size_t len) { return syscall3(SYS_WRITE, fd, (long)from, (long)len); }
 long sys_lseek(int fd, long offset, int whence) { return syscall3(SYS_LSEEK, fd, offset, whence); }
+long sys_ioctl(int fd, unsigned long number, void *arg) { return syscall3(SYS_IOCTL, fd, (long)number, (long)arg); }
 long sys_pipe(int fds[2]) { return syscall2(SYS_PIPE2, (long)fds, 0); }
 long sys_mmap(void *at, size_t len, int prot, int flags) { return syscall6(SYS_MMAP, (long)at, (long)len, prot, flags, -1, 0); }
+long sys_mmap_file(void *at, size_t len, int prot, int flags, int fd) { return syscall6(SYS_MMAP, (long)at, (long)len, prot, flags, fd, 0); }
 long sys_munmap(void *at, size_t len) { return syscall2(SYS_MUNMAP, (long)at, (long)len); }
 long sys_mprotect(void *at, size_t len, int prot) { return syscall3(SYS_MPROTECT, (long)at, (long)len, prot); }
 long sys_mremap(void *from, size_t old_len, size_t new_len, int flags, void *to) {

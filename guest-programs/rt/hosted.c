@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,8 +16,10 @@ long sys_close(int fd) { return kernel_return(close(fd)); }
 long sys_read(int fd, void *to, size_t len) { return kernel_return(read(fd, to, len)); }
 long sys_write(int fd, const void *from, size_t len) { return kernel_return(write(fd, from, len)); }
 long sys_lseek(int fd, long offset, int whence) { return kernel_return(lseek(fd, offset, whence)); }
+long sys_ioctl(int fd, unsigned long number, void *arg) { return kernel_return(ioctl(fd, number, arg)); }
 long sys_pipe(int fds[2]) { return kernel_return(pipe(fds)); }
 long sys_mmap(void *at, size_t len, int prot, int flags) { return kernel_return((long)mmap(at, len, prot, flags, -1, 0)); }
+long sys_mmap_file(void *at, size_t len, int prot, int flags, int fd) { return kernel_return((long)mmap(at, len, prot, flags, fd, 0)); }
 long sys_munmap(void *at, size_t len) { return kernel_return(munmap(at, len)); }
 long sys_mprotect(void *at, size_t len, int prot) { return kernel_return(mprotect(at, len, prot)); }
 long sys_mremap(void *from, size_t old_len, size_t new_len, int flags, void *to) {

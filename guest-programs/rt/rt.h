@@ -43,6 +43,8 @@
 #define MREMAP_FIXED 2
 #define MADV_DONTNEED 4
 #define MADV_FREE 8
+#define MADV_HUGEPAGE 14
+#define MADV_NOHUGEPAGE 15
 #define MADV_COLD 20
 #define MADV_PAGEOUT 21
 #define MADV_POPULATE_READ 22
@@ -70,8 +72,11 @@ long sys_close(int fd);
 long sys_read(int fd, void *to, size_t len);
 long sys_write(int fd, const void *from, size_t len);
 long sys_lseek(int fd, long offset, int whence);
+long sys_ioctl(int fd, unsigned long number, void *arg);
 long sys_pipe(int fds[2]);
 long sys_mmap(void *at, size_t len, int prot, int flags);
+/* The same of an open file, from its start. */
+long sys_mmap_file(void *at, size_t len, int prot, int flags, int fd);
 long sys_munmap(void *at, size_t len);
 long sys_mprotect(void *at, size_t len, int prot);
 long sys_mremap(void *from, size_t old_len, size_t new_len, int flags, void *to);

@@ -1,6 +1,7 @@
 /* Linux system calls on arm64: numbers and the calling convention. */
 #pragma once
 
+#define SYS_IOCTL 29
 #define SYS_OPENAT 56
 #define SYS_CLOSE 57
 #define SYS_PIPE2 59

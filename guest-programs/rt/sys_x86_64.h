@@ -8,6 +8,7 @@
 #define SYS_MMAP 9
 #define SYS_MPROTECT 10
 #define SYS_MUNMAP 11
+#define SYS_IOCTL 16
 #define SYS_SCHED_YIELD 24
 #define SYS_MREMAP 25
 #define SYS_MADVISE 28

@@ -35,6 +35,9 @@ pub struct Direct;
 
 impl Runner for Direct {
     fn run(&self, run: &Run) -> Option<Vec<Phase>> {
+        if run.program == "gup_test" {
+            return crate::gup::run(run);
+        }
         match run.arch {
             ArchName::Arm64 => Probe::<Arm64>::new(run).program(run),
             ArchName::X86 => Probe::<X86_64>::new(run).program(run),
@@ -50,6 +53,7 @@ pub fn kernel_config(run: &Run) -> KernelConfig {
     let preset = run.kernel.preset();
     let spec = match run.variant.as_str() {
         "vanilla" => preset.to_owned(),
+        "A_batched_gup" => format!("{preset}+gup-pte-batch"),
         "B_batched_unmap" | "B_batched_unmap_noread" => format!("{preset}+anon-unmap-batch"),
         other => panic!("no such variant: {other}"),
     };
@@ -61,6 +65,8 @@ pub fn kernel_config(run: &Run) -> KernelConfig {
             config.softleaf_raw_check = false;
             config.anon_unmap_marker_check = false;
         }
+        // The variant of slow GUP measured on 6.12 takes a run's references at once.
+        (Kernel::V6_12, "A_batched_gup") => config.gup_merge_grab = true,
         (_, "B_batched_unmap_noread") => config.softleaf_raw_check = false,
         _ => {}
     }

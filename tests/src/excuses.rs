@@ -73,6 +73,12 @@ pub const EXCUSES: &[Excuse] = &[
         remaining: variant_functions,
     },
     Excuse {
+        id: "variant-batch",
+        reason: "the batched slow GUP measured on 6.12 is code of its own, which finds runs \
+                 without folio_pte_batch()",
+        remaining: variant_batch,
+    },
+    Excuse {
         id: "first-batch",
         reason: "the first measurements (6.12, Cortex-A72, 64 MiB) ran in a child forked \
                  without exec from a process with batched unmaps pending (one more flush_tlb_mm, \
@@ -304,6 +310,15 @@ fn variant_functions(context: &Context<'_>, found: &[Difference]) -> Vec<Differe
     })
 }
 
+fn variant_batch(context: &Context<'_>, found: &[Difference]) -> Vec<Difference> {
+    let run = context.run;
+    let variant = (run.kernel, run.variant.as_str()) == (Kernel::V6_12, "A_batched_gup");
+    without(found, |d| {
+        let batch = matches!(d.event.as_str(), "fn_folio_pte_batch" | "folio_pte_batch_nr");
+        variant && batch && d.scope == "gup_slow" && d.linux == 0
+    })
+}
+
 fn first_batch(context: &Context<'_>, found: &[Difference]) -> Vec<Difference> {
     // The direct runner forks as the measurement did.
     if context.runner == RunnerKind::Direct || !is_of_first_batch(context.run) {
@@ -312,7 +327,7 @@ fn first_batch(context: &Context<'_>, found: &[Difference]) -> Vec<Difference> {
     if context.phase == "write_after_refault" {
         return without(found, |d| d.ours == 0);
     }
-    if matches!(context.phase, "touch_read_after_cold" | "refault_read") {
+    if matches!(context.phase, "touch_read_after_cold" | "refault_read" | "read_ro") {
         return multiples(found, 1, copied_page);
     }
     without(found, |d| {

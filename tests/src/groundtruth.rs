@@ -38,13 +38,15 @@ pub struct Run {
     pub args: Vec<String>,
     /// The folio size that was enabled, in KiB; 4 for none.
     pub folio_kib: u64,
+    /// Where the region of gup_test started in its 2 MiB block.
+    pub addr_mod_2m: u64,
     /// Sibling threads that did nothing but run.
     pub spinners: u64,
 }
 
 impl std::fmt::Display for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Run { kernel, arch, cpu, variant, program, args, folio_kib, spinners } = self;
+        let Run { kernel, arch, cpu, variant, program, args, folio_kib, spinners, .. } = self;
         let (kernel, args) = (kernel.preset(), args.join(" "));
         write!(f, "{kernel} {arch:?} {cpu} {variant} {program} {args} ({folio_kib}K")?;
         if *spinners > 0 {
@@ -116,6 +118,8 @@ enum RawCounts {
 
 #[derive(Deserialize)]
 struct RawRecord {
+    #[serde(rename = "addr_mod_2M", default)]
+    addr_mod_2m: u64,
     arch: String,
     args: Vec<String>,
     counters: RawCounts,
@@ -150,6 +154,7 @@ fn parse(kernel: Kernel, raw: RawRecord) -> Record {
         program: raw.program,
         args: raw.args,
         folio_kib: kib,
+        addr_mod_2m: raw.addr_mod_2m,
         spinners: raw.spinner_threads,
     };
     Record { run, rep: raw.rep, phase: raw.phase, counts }
@@ -180,6 +185,12 @@ pub fn load(kernel: Kernel) -> Vec<Record> {
             record
         })
         .collect()
+}
+
+/// The records of gup_test that must be equal.
+pub fn gup_must_be_equal(record: &Record) -> bool {
+    const VARIANTS: [&str; 2] = ["vanilla", "A_batched_gup"];
+    record.run.program == "gup_test" && VARIANTS.contains(&record.run.variant.as_str())
 }
 
 /// The records that issue by issue must be equal: anonymous memory, no sibling threads.

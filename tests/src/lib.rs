@@ -12,4 +12,5 @@ pub mod emulated;
 pub mod excuses;
 pub mod groundtruth;
 pub mod guest;
+pub mod gup;
 pub mod report;

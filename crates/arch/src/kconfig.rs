@@ -84,6 +84,16 @@ pub struct KernelConfig {
     pub gup_hugetlb_unified: bool,
     /// `follow_page_mask()` returns runs of PTEs (patch `gup-pte-batch`).
     pub gup_pte_batch: bool,
+    /// A private mapping of `/dev/zero` is placed at a multiple of 2 MiB, as other anonymous
+    /// memory (after 6.12).
+    pub zero_device_aligned: bool,
+    /// A run's references are taken in one call, instead of one for the first page and one for
+    /// the rest. The posted series does not settle this.
+    pub gup_merge_grab: bool,
+    /// Runs of read-only entries are taken too, bounded by pages that are equally exclusive; off,
+    /// a read-only entry that is pinned or written by force is a run of its own, as in the first
+    /// posting. The review asked for the former.
+    pub gup_ro_pin_exclusive_run: bool,
     /// GUP-fast re-checks by `ptep_get_lockless()` (7.x), by `ptep_get()` before.
     pub gup_fast_recheck_lockless: bool,
     /// The form of `break_ksm()`.
@@ -262,6 +272,9 @@ impl KernelConfig {
             gup_thp_stride: true,
             gup_hugetlb_unified: true,
             gup_pte_batch: false,
+            zero_device_aligned: false,
+            gup_merge_grab: false,
+            gup_ro_pin_exclusive_run: false,
             gup_fast_recheck_lockless: false,
             break_ksm: BreakKsm::FolioWalk,
             swap_api: SwapApi::SlotCache,
@@ -287,6 +300,7 @@ impl KernelConfig {
             mremap_batched: true,
             wp_reuse_large: true,
             gup_fast_recheck_lockless: true,
+            zero_device_aligned: true,
             break_ksm: BreakKsm::RangeWalk,
             swap_api: SwapApi::Cluster,
             ..KernelConfig::v6_12()

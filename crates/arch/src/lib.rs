@@ -208,7 +208,12 @@ pub trait Arch: PteFormat + PmdFormat + Copy + Debug + Default + 'static {
     /// before it lets go of them (CONFIG_MMU_GATHER_RCU_TABLE_FREE).
     fn frees_tables_by_rcu(kernel: &KernelConfig) -> bool;
     /// `pte_needs_flush()` for a changed protection.
-    fn pte_needs_flush(old: Pte<Self>, new: Pte<Self>) -> bool;
+    fn pte_needs_flush(kernel: &KernelConfig, old: Pte<Self>, new: Pte<Self>) -> bool;
+    /// `huge_pmd_needs_flush()`: the same of a PMD leaf.
+    fn huge_pmd_needs_flush(kernel: &KernelConfig, old: Pmd<Self>, new: Pmd<Self>) -> bool {
+        // The bits that matter are where a PTE has them.
+        Self::pte_needs_flush(kernel, Pte::from_raw(old.raw()), Pte::from_raw(new.raw()))
+    }
     /// The exception handler's entry into the fault path, as function entries count it.
     fn count_user_fault<P: Platform<Arch = Self>>(pt: &mut Pt<P>);
 
@@ -255,4 +260,7 @@ pub enum FaultAccess {
     Read,
     /// A write: the entry becomes dirty.
     Write,
+    /// A read-only pin (`FAULT_FLAG_UNSHARE`): a page that others share is copied, and the
+    /// entry stays read-only.
+    Unshare,
 }

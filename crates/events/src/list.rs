@@ -121,6 +121,9 @@ events! {
     TlbFlushBatchedInc "tlb_flush_batched_inc" Struct "Increments of an mm's count of pending batched unmaps.";
     Cr3WriteNoflush "cr3_write_noflush" Tlb "CR3 writes that keep the tagged entries (PCID).";
     FolioRefRmw "folio_ref_rmw" Struct "Atomic changes of a folio's reference count.";
+    FolioPincountRmw "folio_pincount_rmw" Struct "Atomic changes of a large folio's pin count.";
+    FolioPinnableTest "folio_pinnable_test" Struct "Folios tested for whether they may stay pinned for long.";
+    GupPageStore "gup_page_store" Struct "Pages noted in the array of a GUP caller.";
     MapcountRmw "mapcount_rmw" Struct "Atomic changes of a page's `_mapcount`.";
     LargeMapcountLock "large_mapcount_lock" Struct "Acquisitions of a large folio's mapcount lock.";
     AnonExclusiveClear "anon_exclusive_clear" Struct "PageAnonExclusive flags cleared.";

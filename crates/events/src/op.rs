@@ -72,8 +72,10 @@ ops! {
     CopyPageRange "copy_page_range" ForkCopy FnCopyPageRange;
     ChangeProtection "change_protection" Mprotect FnChangeProtection;
     MovePageTables "move_page_tables" Mremap FnMovePageTables;
-    GetUserPages "__get_user_pages" GupSlow FnUnderGetUserPages;
-    GupFast "gup_fast" GupFast Silent;
+    GetUserPages "__get_user_pages" Keep FnUnderGetUserPages;
+    FollowPageMask "follow_page_mask" GupSlow FnFollowPageMask;
+    GupFast "gup_fast" Keep Silent;
+    GupFastPteRange "gup_fast_pte_range" GupFast FnGupFastPteRange;
     BreakKsm "break_ksm" KsmBreak FnBreakKsm;
     KsmScan "scan_get_next_rmap_item" KsmScan Silent;
     KsmWriteProtect "write_protect_page" KsmWrprot FnWriteProtectPage;

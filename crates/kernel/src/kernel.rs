@@ -21,7 +21,7 @@ use events::{Event, Sink};
 use mm::Mm;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::{CpuId, VirtAddr};
+use units::{CpuId, Pfn, VirtAddr};
 
 /// What a kernel is told at boot.
 #[derive(Clone, Debug)]
@@ -99,6 +99,8 @@ pub struct Kernel<P: Platform> {
     pub(crate) vfs: Vfs,
     pub(crate) pseudo: Vec<Arc<dyn PseudoFile<P>>>,
     pub(crate) events: MmEvents,
+    /// What `PIN_LONGTERM_TEST_START` pinned.
+    pub(crate) pin_longterm_test: Option<Vec<Pfn>>,
     /// Index into the table, by system call number of this architecture.
     handlers: Vec<Option<u16>>,
     unknown: BTreeMap<u64, u64>,
@@ -147,6 +149,7 @@ where
             vfs,
             pseudo,
             events: MmEvents::default(),
+            pin_longterm_test: None,
             handlers: syscalls::index(P::Arch::ID),
             unknown: BTreeMap::new(),
             next_id: FIRST_ID,
@@ -679,6 +682,12 @@ where
                 let it = self.pipes.get(pipe);
                 it.writers = it.writers.saturating_sub(1);
                 pipe
+            }
+            Some(Open::Pseudo(id, _)) => {
+                if let Some(file) = self.pseudo.get(id.index()).cloned() {
+                    file.release(self);
+                }
+                return;
             }
             _ => return,
         };

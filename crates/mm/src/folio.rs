@@ -88,6 +88,22 @@ impl<P: Platform> Mm<P> {
         }
     }
 
+    /// Raises the pin count of a large folio.
+    #[inline]
+    pub(crate) fn folio_pincount_add(&mut self, folio: Folio, nr: u64) {
+        debug_assert!(folio.is_large());
+        self.pt.count(Event::FolioPincountRmw, 1);
+        self.pt.pages.page_mut(folio.pfn).pincount += nr as u32;
+    }
+
+    /// Lowers the pin count of a large folio.
+    pub(crate) fn folio_pincount_sub(&mut self, folio: Folio, nr: u64) {
+        self.pt.count(Event::FolioPincountRmw, 1);
+        let page = self.pt.pages.page_mut(folio.pfn);
+        assert!(u64::from(page.pincount) >= nr, "{folio:?} loses more pins than it has");
+        page.pincount -= nr as u32;
+    }
+
     /// `folio_mapcount()`: how many entries map pages of the folio.
     #[inline]
     pub fn folio_mapcount(&self, folio: Folio) -> u64 {

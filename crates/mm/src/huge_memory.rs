@@ -7,7 +7,7 @@ use crate::mmu_gather::{MmuGather, Room};
 use crate::rmap::{Aborted, Exclusive};
 use crate::vma::{VmFlags, VmaId};
 use crate::{Mm, migrate};
-use arch::{FaultAccess, Platform, Pmd, Pmdp, Pte, PteFormat, Ptep, SwapApi, TableLevel};
+use arch::{Arch, FaultAccess, Platform, Pmd, Pmdp, Pte, PteFormat, Ptep, SwapApi, TableLevel};
 use events::{Event, Op};
 use phys::PageFlags;
 use units::{NrPages, Order, PMD_ORDER};
@@ -30,7 +30,7 @@ pub(crate) fn do_huge_pmd_anonymous_page<P: Platform>(
     let mm = &mut *mm.enter(Op::DoHugePmdAnonymousPage);
     let vma = *mm.vma(id);
     let prot = P::Arch::vm_get_page_prot(vma.page_prot());
-    if access == FaultAccess::Read && mm.thp.use_zero_page {
+    if access != FaultAccess::Write && mm.thp.use_zero_page {
         let Some(zero) = mm.huge_zero_folio() else { return HugeFault::Fallback };
         mm.lock_ptl();
         deposit_table(mm, pmdp);
@@ -88,8 +88,8 @@ pub(crate) fn huge_pmd_fault<P: Platform>(
     pmd: Pmd<P::Arch>,
     access: FaultAccess,
 ) -> HugeFault {
-    if access == FaultAccess::Write && !pmd.is_write() {
-        return do_huge_pmd_wp_page(mm, id, pmdp, pmd);
+    if access != FaultAccess::Read && !pmd.is_write() {
+        return do_huge_pmd_wp_page(mm, id, pmdp, pmd, access);
     }
     // huge_pmd_set_accessed()
     mm.lock_ptl();
@@ -107,6 +107,7 @@ fn do_huge_pmd_wp_page<P: Platform>(
     id: VmaId,
     pmdp: Pmdp,
     pmd: Pmd<P::Arch>,
+    access: FaultAccess,
 ) -> HugeFault {
     let mm = &mut *mm.enter(Op::DoHugePmdWpPage);
     mm.lock_ptl();
@@ -119,7 +120,12 @@ fn do_huge_pmd_wp_page<P: Platform>(
         || (mm.folio_ref_count(folio) == 1 && !mm.folio_test(folio, PageFlags::SWAPCACHE));
     if sole {
         mm.set_page_anon_exclusive(folio.pfn);
-        let entry = pmd.mkyoung().mkdirty().mkwrite();
+        if access == FaultAccess::Unshare {
+            return HugeFault::Done;
+        }
+        let dirty = pmd.mkyoung().mkdirty();
+        let writable = mm.vma(id).flags.contains(VmFlags::WRITE);
+        let entry = if writable { dirty.mkwrite() } else { dirty };
         mm.pt.pmdp_set_access_flags(pmdp, entry, FaultAccess::Write);
         return HugeFault::Done;
     }
@@ -354,7 +360,9 @@ pub(crate) fn change_huge_pmd<P: Platform>(
         entry = entry.mkwrite();
     }
     mm.pt.set_pmd_at(pmdp, entry);
-    gather.flush_pmd_range(pmdp.va, units::PMD_SIZE);
+    if P::Arch::huge_pmd_needs_flush(&mm.pt.kernel, old, entry) {
+        gather.flush_pmd_range(pmdp.va, units::PMD_SIZE);
+    }
 }
 
 impl<P: Platform> Mm<P> {

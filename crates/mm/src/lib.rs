@@ -1,7 +1,7 @@
 //! The kernel side: an emulated Linux mm.
 //!
 //! One file per Linux file, functions named as there, so that a reader can hold both open:
-//! `memory` (faults, COW, zap), `fork` (copying), `mmap`, `mprotect`, `madvise`, `rmap`,
+//! `memory` (faults, COW, zap), `fork` (copying), `gup`, `gup_test`, `mmap`, `mprotect`, `madvise`, `rmap`,
 //! `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`, `migrate`, `mmu_gather`, `page_alloc`,
 //! `filemap`; ours are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and `validate`.
 //!
@@ -17,6 +17,8 @@ mod errno;
 mod filemap;
 mod folio;
 mod fork;
+mod gup;
+mod gup_test;
 mod huge_memory;
 mod madvise;
 mod memory;
@@ -40,6 +42,8 @@ pub use arch::MmId;
 pub use errno::Errno;
 pub use filemap::FileId;
 pub use folio::Folio;
+pub use gup::Foll;
+pub use gup_test::{GupTest, GupTestCommand, GupTestPages};
 pub use madvise::advice;
 pub use memory::{Access, FaultSignal};
 pub use mmap::{Backing, MapFlags};

@@ -208,10 +208,10 @@ fn handle_pte_fault<P: Platform>(
         return Ok(());
     }
     let mut wanted = entry;
+    if access != FaultAccess::Read && !entry.is_write() {
+        return do_wp_page(mm, vmf, at, entry);
+    }
     if access == FaultAccess::Write {
-        if !entry.is_write() {
-            return do_wp_page(mm, vmf, at, entry);
-        }
         wanted = wanted.mkdirty();
     }
     wanted = wanted.mkyoung();
@@ -228,7 +228,7 @@ fn do_anonymous_page<P: Platform>(mm: &mut Mm<P>, vmf: VmFault) -> Result<(), Fa
     // FIDELITY: no-shmem shared anonymous memory is private to each process
     let at = mm.pte_alloc(vmf.pmdp, vmf.va).ok_or(FaultSignal::OutOfMemory)?;
     let prot = mm.base_prot(&vmf.vma);
-    if vmf.access == FaultAccess::Read {
+    if vmf.access != FaultAccess::Write {
         let entry = Pte::new(mm.zero_page, prot).mkspecial();
         mm.lock_ptl();
         if mm.pt.ptep_get(at).is_none() {
@@ -549,11 +549,14 @@ fn do_wp_page<P: Platform>(
     orig: Pte<P::Arch>,
 ) -> Result<(), FaultSignal> {
     let mm = &mut *mm.enter(Op::DoWpPage);
-    let uffd = mm.pt.ptep_get(at).is_uffd_wp();
-    debug_assert!(!uffd, "uffd-wp faults are not delivered yet");
+    let unshare = vmf.access == FaultAccess::Unshare;
+    if !unshare {
+        let uffd = mm.pt.ptep_get(at).is_uffd_wp();
+        debug_assert!(!uffd, "uffd-wp faults are not delivered yet");
+    }
     let folio = mm.vm_normal_folio(orig);
     if vmf.vma.flags.contains(VmFlags::SHARED) {
-        wp_page_reuse(mm, at, orig);
+        wp_page_reuse(mm, &vmf, at, orig);
         return Ok(());
     }
     if let Some(folio) = folio
@@ -563,7 +566,9 @@ fn do_wp_page<P: Platform>(
         if !mm.page_anon_exclusive(orig.pfn()) {
             mm.set_page_anon_exclusive(orig.pfn());
         }
-        wp_page_reuse(mm, at, orig);
+        if !unshare {
+            wp_page_reuse(mm, &vmf, at, orig);
+        }
         return Ok(());
     }
     wp_page_copy(mm, vmf, at, orig, folio)
@@ -592,10 +597,15 @@ fn wp_can_reuse_anon_folio<P: Platform>(mm: &mut Mm<P>, folio: Folio) -> bool {
     mm.folio_ref_count(folio) == 1
 }
 
+/// `maybe_mkwrite()`: a write forced on a mapping that forbids it leaves the entry read-only.
+fn maybe_mkwrite<A: Arch>(pte: Pte<A>, vma: &Vma) -> Pte<A> {
+    if vma.flags.contains(VmFlags::WRITE) { pte.mkwrite() } else { pte }
+}
+
 /// Source: Linux mm/memory.c `wp_page_reuse()`.
-fn wp_page_reuse<P: Platform>(mm: &mut Mm<P>, at: Ptep, orig: Pte<P::Arch>) {
+fn wp_page_reuse<P: Platform>(mm: &mut Mm<P>, vmf: &VmFault, at: Ptep, orig: Pte<P::Arch>) {
     mm.fentry(Event::FnWpPageReuse);
-    let entry = orig.mkyoung().mkdirty().mkwrite();
+    let entry = maybe_mkwrite(orig.mkyoung().mkdirty(), &vmf.vma);
     mm.pt.ptep_set_access_flags(at, entry, FaultAccess::Write);
 }
 
@@ -647,7 +657,11 @@ fn wp_page_copy_held<P: Platform>(
         Some(_) => {}
         None => mm.add_rss_anon(vmf.vma.mm, 1),
     }
-    let entry = Pte::new(new.pfn, mm.base_prot(&vmf.vma)).mkyoung().mkdirty().mkwrite();
+    let young = Pte::new(new.pfn, mm.base_prot(&vmf.vma)).mkyoung();
+    let entry = match vmf.access {
+        FaultAccess::Unshare => young,
+        FaultAccess::Read | FaultAccess::Write => maybe_mkwrite(young.mkdirty(), &vmf.vma),
+    };
     mm.pt.ptep_clear_flush(at);
     mm.folio_add_new_anon_rmap(new, vmf.id, at.va);
     mm.folio_add_lru(new);
@@ -669,7 +683,7 @@ fn do_fault<P: Platform>(mm: &mut Mm<P>, vmf: VmFault) -> Result<(), FaultSignal
         return Err(FaultSignal::Bus);
     }
     let at = mm.pte_alloc(vmf.pmdp, vmf.va).ok_or(FaultSignal::OutOfMemory)?;
-    if vmf.access == FaultAccess::Read && mm.filemap_get(file, index).is_some() {
+    if vmf.access != FaultAccess::Write && mm.filemap_get(file, index).is_some() {
         do_fault_around(mm, &vmf, at);
         if !Pte::<P::Arch>::from_raw(mm.pt.ram.load_u64(at.slot)).is_none() {
             return Ok(());
@@ -688,7 +702,8 @@ fn do_fault<P: Platform>(mm: &mut Mm<P>, vmf: VmFault) -> Result<(), FaultSignal
         mm.folio_put_refs(copy, 1);
         return Ok(());
     }
-    let entry = Pte::new(copy.pfn, mm.base_prot(&vmf.vma)).mkyoung().mkdirty().mkwrite();
+    let young = Pte::new(copy.pfn, mm.base_prot(&vmf.vma)).mkyoung();
+    let entry = maybe_mkwrite(young.mkdirty(), &vmf.vma);
     mm.add_rss_anon(vmf.vma.mm, 1);
     mm.folio_add_new_anon_rmap(copy, vmf.id, at.va);
     mm.folio_add_lru(copy);

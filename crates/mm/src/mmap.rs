@@ -51,6 +51,8 @@ bitflags::bitflags! {
 pub enum Backing {
     /// Zeroes.
     Anonymous,
+    /// Zeroes of `/dev/zero`: anonymous memory that is placed as a file.
+    ZeroDevice,
     /// A file, from `offset` bytes on.
     File {
         /// The file.
@@ -349,7 +351,11 @@ impl<P: Platform> Mm<P> {
         {
             return Ok(hint);
         }
-        let anonymous = matches!(backing, Backing::Anonymous);
+        let anonymous = match backing {
+            Backing::Anonymous => true,
+            Backing::ZeroDevice => self.pt.kernel.zero_device_aligned,
+            Backing::File { .. } => false,
+        };
         if anonymous
             && len >= PMD_SIZE
             && len.is_multiple_of(PMD_SIZE)
@@ -382,7 +388,7 @@ impl<P: Platform> Mm<P> {
             }
         }
         let (file, pgoff) = match backing {
-            Backing::Anonymous => (None, start.vpn().get()),
+            Backing::Anonymous | Backing::ZeroDevice => (None, start.vpn().get()),
             Backing::File { file, offset } => (Some(file), offset / PAGE_SIZE),
         };
         Vma { mm, start, end, flags, pgoff, file, anon_vma: None }

@@ -147,10 +147,13 @@ fn change_present_ptes<P: Platform>(
     pte: Pte<P::Arch>,
     max: NrPages,
 ) -> NrPages {
+    if mm.pt.kernel.mprotect_batched {
+        mm.fentry(Event::FnChangePresentPtes);
+        mm.fentry(Event::FnMprotectFolioPteBatch);
+    }
     let folio = mm.vm_normal_folio(pte);
     let nr = match folio {
         Some(folio) if mm.pt.kernel.mprotect_batched && folio.is_large() => {
-            mm.fentry(Event::FnMprotectFolioPteBatch);
             let flags = Fpb::RESPECT_WRITE | Fpb::RESPECT_SOFT_DIRTY;
             mm.folio_pte_batch(folio, at, pte, max, flags).nr
         }
@@ -173,7 +176,7 @@ fn change_present_ptes<P: Platform>(
         }
         mm.pt.modify_prot_commit_ptes(page, value, sub);
         let before = old.advance_pfn(done);
-        if P::Arch::pte_needs_flush(before, value) {
+        if P::Arch::pte_needs_flush(&mm.pt.kernel, before, value) {
             gather.flush_pte_range(page.va, sub.bytes());
         }
         done += sub.get();

@@ -101,6 +101,20 @@ impl<P: Platform> Mm<P> {
         }
     }
 
+    /// `folio_mark_accessed()`: the first access marks a folio, the second activates it.
+    pub(crate) fn folio_mark_accessed(&mut self, folio: Folio) {
+        if !self.folio_test(folio, PageFlags::REFERENCED) {
+            self.folio_set(folio, PageFlags::REFERENCED);
+            return;
+        }
+        if self.folio_test(folio, PageFlags::LRU) && !self.folio_test(folio, PageFlags::ACTIVE) {
+            self.lru_del_folio(folio);
+            self.folio_set(folio, PageFlags::ACTIVE);
+            self.folio_clear(folio, PageFlags::REFERENCED);
+            self.folio_add_lru(folio);
+        }
+    }
+
     /// `folio_mark_lazyfree()`: may be dropped without being written anywhere.
     pub(crate) fn folio_mark_lazyfree(&mut self, folio: Folio) {
         let lazyfreeable = self.folio_test(folio, PageFlags::ANON | PageFlags::SWAPBACKED)

@@ -29,7 +29,9 @@ switches! {
     fork_copies_tlb_batch
     gup_fast_recheck_lockless
     gup_hugetlb_unified
+    gup_merge_grab
     gup_pte_batch
+    gup_ro_pin_exclusive_run
     gup_thp_stride
     lazyfree_pmd_discard
     lazyfree_unmap_batched
@@ -42,6 +44,7 @@ switches! {
     wp_reuse_large
     x86_rcu_table_free
     young_ptes_batched
+    zero_device_aligned
 }
 
 const BREAK_KSM: [(&str, BreakKsm); 5] = [

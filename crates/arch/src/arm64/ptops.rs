@@ -246,8 +246,9 @@ impl Arch for Arm64 {
         true
     }
 
-    fn pte_needs_flush(old: Pte<Self>, new: Pte<Self>) -> bool {
-        pte::pte_needs_flush(old, new)
+    fn pte_needs_flush(kernel: &KernelConfig, old: Pte<Self>, new: Pte<Self>) -> bool {
+        // 6.12 has no rule of its own here, and flushes always.
+        kernel.has_6_12_names() || pte::pte_needs_flush(old, new)
     }
 
     fn count_user_fault<P: Platform<Arch = Self>>(pt: &mut Pt<P>) {

@@ -128,7 +128,7 @@ impl Arch for X86_64 {
         kernel.x86_rcu_table_free
     }
 
-    fn pte_needs_flush(old: Pte<Self>, new: Pte<Self>) -> bool {
+    fn pte_needs_flush(_: &KernelConfig, old: Pte<Self>, new: Pte<Self>) -> bool {
         pte::pte_flags_need_flush(old, new)
     }
 

@@ -423,6 +423,10 @@ pub(super) fn add_pending<P: Platform<Arch = X86_64>>(pt: &mut Pt<P>, mm: MmId) 
 /// `arch_tlbbatch_flush()`: every CPU of the batch flushes whatever it has loaded.
 pub(super) fn batch_flush<P: Platform<Arch = X86_64>>(pt: &mut Pt<P>) {
     pt.count(Event::FnArchTlbbatchFlush, 1);
+    if !pt.kernel.has_6_12_names() {
+        // Since 7.x whoever builds a request says that it is for everything.
+        pt.count(Event::FlushTlbMmRangeFull, 1);
+    }
     let info = FlushInfo {
         mm: None,
         range: None,

@@ -137,6 +137,11 @@ where
             let it = k.files.get_mut(file)?;
             it.flags = it.flags & !O_NONBLOCK | if on { O_NONBLOCK } else { 0 };
         }
+        (number, Open::Pseudo(id, _)) => {
+            let it = k.pseudo.get(id.index()).cloned().ok_or(ENOTTY)?;
+            let arg = c.addr::<2>();
+            return Ok(it.ioctl(k, c.host, c.task, number, arg)?);
+        }
         (FIONREAD, Open::PipeRead(pipe)) => {
             let len = u32::try_from(k.pipes.get(pipe).len()).unwrap_or(u32::MAX);
             k.write_u32(c.task, c.addr::<2>(), len)?;

@@ -105,7 +105,7 @@ where
     }
     let (open, path) = (it.open, it.path.clone());
     match open {
-        Open::Device(Device::Zero) => Ok(Backing::Anonymous),
+        Open::Device(Device::Zero) => Ok(Backing::ZeroDevice),
         Open::Inode(inode) => {
             let node = k.vfs.inode_mut(inode)?;
             let Kind::File(data) = &node.kind else { return Err(ENODEV) };

@@ -210,7 +210,7 @@ syscalls! {
     lstat Partial("as fstat"), stat::lstat;
     newfstatat Partial("as fstat"), stat::newfstatat;
     statx Partial("basic statistics only"), stat::statx;
-    ioctl Partial("no terminals: ENOTTY; FIONREAD of pipes"), file::ioctl;
+    ioctl Partial("no terminals: ENOTTY; FIONREAD of pipes; gup_test"), file::ioctl;
     fcntl Partial("descriptors and status flags; no locks, leases, signals"), file::fcntl;
     dup Full, file::dup;
     dup2 Full, file::dup2;

@@ -1,6 +1,7 @@
 //! The kernel as a program sees it, over the real `mm`, with registers that are just numbers.
 
 mod files;
+mod gup;
 mod hostile;
 mod load;
 mod memory;

@@ -4,6 +4,7 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod gup_test;
 mod mm_events;
 mod proc;
 mod proc_maps;
@@ -13,14 +14,16 @@ pub(crate) use mm_events::MmEvents;
 pub(crate) use proc::uname;
 
 use crate::counts::CountsByScope;
-use crate::errno::{EACCES, EEXIST, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR};
+use crate::errno::{EACCES, EEXIST, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENOTTY};
+use crate::host::Clock;
 use crate::kernel::Kernel;
-use crate::task::{Process, ProcessId};
+use crate::task::{Process, ProcessId, TaskId};
 use arch::Platform;
 use mm::{Errno, FileId};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
 use std::sync::Arc;
+use units::VirtAddr;
 
 /// An inode of the tmpfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,6 +94,22 @@ pub trait PseudoFile<P: Platform>: Debug + Send + Sync {
     ) -> Result<(), Errno> {
         Err(EACCES)
     }
+    /// Takes a request made by `ioctl()`.
+    ///
+    /// # Errors
+    /// What `ioctl()` returns; ENOTTY for a file that takes none.
+    fn ioctl(
+        &self,
+        _kernel: &mut Kernel<P>,
+        _clock: &mut dyn Clock<P::Sink>,
+        _task: TaskId,
+        _number: u32,
+        _arg: VirtAddr,
+    ) -> Result<u64, Errno> {
+        Err(ENOTTY)
+    }
+    /// The last descriptor of an opening is closed.
+    fn release(&self, _kernel: &mut Kernel<P>) {}
 }
 
 /// What an inode is.

@@ -4,6 +4,7 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use super::gup_test::GupTestFile;
 use super::{PseudoFile, bracketed, chosen_word, mm_events::MmEventsFile, number};
 use crate::counts::CountsByScope;
 use crate::errno::EINVAL;
@@ -25,6 +26,7 @@ where
 {
     let mut table: Table<P> = vec![
         ("/sys/kernel/debug/mm_events".to_owned(), Arc::new(MmEventsFile)),
+        ("/sys/kernel/debug/gup_test".to_owned(), Arc::new(GupTestFile)),
         (format!("{THP}/enabled"), Arc::new(Enabled)),
         (format!("{THP}/defrag"), Arc::new(Defrag)),
         (format!("{THP}/use_zero_page"), Arc::new(UseZeroPage)),

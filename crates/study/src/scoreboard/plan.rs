@@ -62,7 +62,7 @@ impl Plan {
         let is = |words: &str| workload.contains(words);
         if is("gup_test") {
             return Plan::NotModelled(
-                "get_user_pages is not modelled here: there is no gup_test device to call",
+                "the guest gup_test exists, but no run of it is set up here, and the machine is not known",
             );
         }
         if is("ksm_tests") {
