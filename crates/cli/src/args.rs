@@ -22,6 +22,10 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Run a study: the same program on several machines, kernels and folio sizes
     Study(StudyArgs),
+    /// Say why two runs differ, term by term
+    Explain(ExplainArgs),
+    /// Compare predictions with published results of kernel changes
+    Scoreboard(ScoreboardArgs),
     /// Show one translation level by level and bit by bit, on both formats
     Walk(WalkArgs),
     /// List the machine presets, or the figures of one with their sources
@@ -92,6 +96,38 @@ pub(crate) struct StudyArgs {
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// Write JSON lines, one per run; to stdout, the table goes to stderr
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) json: Option<String>,
+    /// How many runs at once; default: as many as the host has cores
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// Report of the first run, written by `run --json FILE`
+    #[arg(value_name = "A.json")]
+    pub(crate) a: String,
+    /// Report of the second
+    #[arg(value_name = "B.json")]
+    pub(crate) b: String,
+    /// Compare one kernel entry alone, as in madvise(MADV_PAGEOUT), or fault
+    #[arg(long, value_name = "ENTRY")]
+    pub(crate) only: Option<String>,
+    /// And if the kernel did not do this, as in contpte? Runs both again; built-in guests only
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) without: Vec<String>,
+    /// And if machine or kernel were other, as in machine.tlbirange=off? Likewise
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
+    pub(crate) set: Vec<Override>,
+    /// Write JSON; to stdout, the text goes to stderr
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) json: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScoreboardArgs {
+    /// Write JSON; to stdout, the table goes to stderr
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<String>,
     /// How many runs at once; default: as many as the host has cores

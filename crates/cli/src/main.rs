@@ -5,9 +5,11 @@
 //! [`study::status`]; otherwise the exit status of `run` is the guest's.
 
 mod args;
+mod explain_cmd;
 mod lists;
 mod output;
 mod run;
+mod scoreboard_cmd;
 mod stat;
 mod study_cmd;
 mod walk;
@@ -25,6 +27,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Study(args) => study_cmd::study(&args),
+        Command::Explain(args) => explain_cmd::explain(&args),
+        Command::Scoreboard(args) => scoreboard_cmd::scoreboard(&args),
         Command::Walk(args) => walk::walk(&args),
         Command::Machines(args) => lists::machines(args.name.as_deref()),
         Command::Kernels => lists::kernels(),

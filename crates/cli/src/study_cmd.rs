@@ -33,12 +33,12 @@ pub(crate) fn study(args: &StudyArgs) -> Result<u8, Failure> {
     Ok(failed.map_or(0, |failure| failure.status))
 }
 
-fn host_cores() -> NonZeroUsize {
+pub(crate) fn host_cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
 /// A progress bar on stderr; nothing if that is no terminal.
-fn bar(points: usize) -> ProgressBar {
+pub(crate) fn bar(points: usize) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(points as u64), ProgressDrawTarget::stderr());
     let template = "{bar:30} {pos}/{len} runs, {elapsed}, {eta} left  {msg}";
     if let Ok(style) = ProgressStyle::with_template(template) {

@@ -113,3 +113,35 @@ fn a_run_is_the_same_json_twice_and_keeps_the_guests_output_apart() {
         assert_eq!(String::from_utf8_lossy(&first.stderr), "hello, you\n");
     }
 }
+
+#[test]
+fn reports_that_cannot_be_explained_say_why() {
+    check(&["explain", "/nowhere/a.json", "/nowhere/b.json"], 66, "/nowhere/a.json");
+    let text = file("no-report.json", b"{\"schema\":\"ptescope.run/9\"}");
+    check(&["explain", &text, &text], 65, "is no report of a run");
+    let words = file("words.json", b"words");
+    check(&["explain", &words, &words], 65, "words.json");
+    check(&["explain", &words], 2, "B.json");
+    check(&["scoreboard", "--jobs", "0"], 2, "--jobs");
+}
+
+#[test]
+fn two_reports_are_explained_and_a_counterfactual_runs_them_again() {
+    let run = |name: &str, thp: &str| {
+        let path = file(name, b"");
+        let run =
+            ["run", "--machine", "apple-m3-vm", "--thp", thp, "--json", &path, "@pageout", "4"];
+        assert_eq!(ptescope(&run).status.code(), Some(0));
+        path
+    };
+    let (a, b) = (run("explain-4k.json", "2M=never"), run("explain-64k.json", "64kB=always"));
+    let output = ptescope(&["explain", "--without", "contpte", "--json", "-", &a, &b]);
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("Counterfactual, without contpte: A takes "), "{said}");
+    let json = String::from_utf8(output.stdout).expect("text");
+    assert!(json.contains("\"schema\": \"ptescope.explain/1\""), "{json}");
+    check(&["explain", "--only", "munmap", &a, &b], 2, "there are");
+    check(&["explain", "--without", "contptes", &a, &b], 2, "known: access_flags");
+    check(&["explain", "--json", "/nowhere/x.json", &a, &b], 73, "/nowhere/x.json");
+}

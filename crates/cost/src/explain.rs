@@ -3,7 +3,7 @@
 use crate::Picos;
 
 /// Half-width of a two-sided 90 % interval, in standard deviations.
-const SIGMAS_90: f64 = 1.645;
+pub(crate) const SIGMAS_90: f64 = 1.645;
 
 /// What one class contributed.
 #[derive(Clone, Debug, PartialEq)]

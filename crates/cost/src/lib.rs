@@ -11,8 +11,10 @@ mod class;
 mod explain;
 mod picos;
 mod price;
+mod sensitivity;
 
 pub use class::{Class, ClassId, Classes};
 pub use explain::{Breakdown, Change, Difference, Estimate, Ratio, Term};
 pub use picos::Picos;
 pub use price::{Price, PriceError, PriceList};
+pub use sensitivity::{Bill, Flip, Lever, Sensitivity};

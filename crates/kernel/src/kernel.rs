@@ -17,7 +17,7 @@ use crate::task::{
 };
 use crate::vfs::{MmEvents, PseudoFile, Vfs, absolute};
 use arch::{Arch, MmId, Platform};
-use events::Sink;
+use events::{Event, Sink};
 use mm::Mm;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -111,6 +111,15 @@ pub struct Kernel<P: Platform> {
     loaded: Vec<(Option<MmId>, Lazy)>,
     /// The current task must leave its CPU.
     pub(crate) need_resched: bool,
+}
+
+/// How a system call came to be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entry {
+    /// The task made it.
+    Trap,
+    /// It waited in the kernel, and tries again.
+    Again,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,7 +244,7 @@ where
         self.announce_child(task);
         match self.task_mut(task).resume.take() {
             Some(Resume::Return(value)) => regs.set_ret(value),
-            Some(Resume::Retry) => return self.dispatch(task, regs, host),
+            Some(Resume::Retry) => return self.dispatch(task, Entry::Again, regs, host),
             Some(Resume::Interrupted(wait)) => {
                 if self.restarts_call(task, wait) {
                     regs.rewind_syscall();
@@ -257,7 +266,7 @@ where
     ) -> Outcome {
         self.enter(task);
         self.task_mut(task).deadline = None;
-        self.dispatch(task, regs, host)
+        self.dispatch(task, Entry::Trap, regs, host)
     }
 
     /// The task's access to `va` faulted in the page tables.
@@ -315,6 +324,7 @@ where
     fn dispatch(
         &mut self,
         task: TaskId,
+        entry: Entry,
         regs: &mut dyn UserRegs,
         host: &mut dyn Host<P::Sink>,
     ) -> Outcome {
@@ -328,6 +338,9 @@ where
             return self.leave(task, regs);
         };
         self.mm.pt.sink.begin(syscalls::context(index, &args));
+        if entry == Entry::Trap {
+            self.mm.pt.sink.add(Event::SyscallTrap, 1);
+        }
         let mut call = Call { task, args, regs: &mut *regs, host };
         let result = syscalls::run(self, index, &mut call);
         self.mm.pt.sink.end();

@@ -2,9 +2,11 @@
 //!
 //! [`RunRequest`] says what to run in the words that users write; [`run`] does it and returns a
 //! report. [`sweep`](mod@sweep) runs the points of a study on all host cores, and [`pageout`]
-//! is the study that is built in. [`Guest`]s are the embedded programs. What a run means is
+//! is the study that is built in; [`explain`] says why two runs differ, and [`scoreboard`]
+//! compares predictions with published results. [`Guest`]s are the embedded programs. What a run means is
 //! `machine`'s business, what it costs `cost`'s; no file is opened here but guest programs.
 
+pub mod explain;
 mod guests;
 mod observations;
 mod overrides;
@@ -12,6 +14,7 @@ pub mod pageout;
 mod request;
 mod resolve;
 mod runner;
+pub mod scoreboard;
 mod settings;
 pub mod sweep;
 mod text;
@@ -34,7 +37,7 @@ pub use walk::{WalkRequest, explain_walk, walk_setups};
 pub mod status {
     /// Usage: also an unknown kernel, machine, patch, guest or study.
     pub const USAGE: u8 = 2;
-    /// The program is no ELF that can run.
+    /// The program is no ELF that can run, or a file no report of a run.
     pub const NO_ELF: u8 = 65;
     /// The program cannot be read.
     pub const NO_INPUT: u8 = 66;

@@ -36,6 +36,8 @@ pub struct Observation {
     pub spread_after: Option<f64>,
     /// What was published in words instead of numbers.
     pub says: Option<String>,
+    /// What the words mean for the ratio: `same`, `not-worse` or `worse`.
+    pub sign: Option<String>,
     /// The price lists that were fitted on this row.
     #[serde(default)]
     pub fitted_in: Vec<String>,

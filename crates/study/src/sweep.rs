@@ -26,29 +26,44 @@ pub fn sweep(
     run: &(dyn Fn(&Point) -> Result<RunReport, Failure> + Sync),
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Vec<StudyRecord> {
+    let total = points.len();
+    let results = each(points, jobs, run, &mut |done, point| {
+        progress(Progress { done, total, point });
+    });
+    points.iter().zip(results).map(|(point, result)| record(study, point, result)).collect()
+}
+
+/// Does `work` on every item, on `jobs` threads, and returns the results in the order of the items; `progress` is told
+/// how many are done, and which one is.
+pub(crate) fn each<T: Sync, R: Send>(
+    items: &[T],
+    jobs: NonZeroUsize,
+    work: &(dyn Fn(&T) -> R + Sync),
+    progress: &mut dyn FnMut(usize, &T),
+) -> Vec<R> {
     let next = AtomicUsize::new(0);
-    let mut records: Vec<Option<StudyRecord>> = vec![None; points.len()];
+    let mut done: Vec<Option<R>> = items.iter().map(|_| None).collect();
     thread::scope(|scope| {
         let (sender, results) = mpsc::channel();
-        for _ in 0..jobs.get().min(points.len()) {
+        for _ in 0..jobs.get().min(items.len()) {
             let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(point) = points.get(i) else { break };
-                    if sender.send((i, run(point))).is_err() {
+                    let Some(item) = items.get(i) else { break };
+                    if sender.send((i, work(item))).is_err() {
                         break;
                     }
                 }
             });
         }
         drop(sender);
-        for (done, (i, result)) in results.iter().enumerate() {
-            records[i] = Some(record(study, &points[i], result));
-            progress(Progress { done: done + 1, total: points.len(), point: &points[i] });
+        for (nr, (i, result)) in results.iter().enumerate() {
+            done[i] = Some(result);
+            progress(nr + 1, &items[i]);
         }
     });
-    records.into_iter().flatten().collect()
+    done.into_iter().flatten().collect()
 }
 
 fn record(study: &str, point: &Point, result: Result<RunReport, Failure>) -> StudyRecord {
