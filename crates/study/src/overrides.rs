@@ -21,6 +21,7 @@ switches! {
     anon_mthp
     anon_unmap_batched
     anon_unmap_marker_check
+    arm64_pte_needs_flush
     bbml2_noabort
     bbml3
     cold_pmd_invalidate
@@ -35,6 +36,7 @@ switches! {
     gup_thp_stride
     lazyfree_pmd_discard
     lazyfree_unmap_batched
+    migrate_splits_in_walk
     mprotect_batched
     mremap_batched
     pt_reclaim
