@@ -55,6 +55,7 @@ trait Planted {
     fn map_twice(&mut self);
     fn lose_exclusive(&mut self);
     fn lose_table(&mut self);
+    fn lose_way_back(&mut self);
 }
 
 impl<A: Arch> Planted for Guest<A> {
@@ -87,10 +88,19 @@ impl<A: Arch> Planted for Guest<A> {
         let pfn = pte(self, ptep(self, 9)).pfn();
         self.mm.pt.pages.page_mut(pfn).flags.remove(phys::PageFlags::ANON_EXCLUSIVE);
     }
+    fn lose_way_back(&mut self) {
+        let pfn = pte(self, ptep(self, 32)).pfn();
+        self.mm.pt.pages.page_mut(pfn).index += 1;
+    }
     fn lose_table(&mut self) {
         let pmdp = self.mm.pt.pmd_offset(self.id, AT).expect("a table");
         self.mm.pt.ram.store_u64(pmdp.slot, 0);
     }
+}
+
+#[test]
+fn validate_catches_a_page_that_its_folio_does_not_lead_to() {
+    caught_on_both("no reverse mapping", |g| g.lose_way_back());
 }
 
 #[test]

@@ -622,3 +622,21 @@ fn a_folio_that_was_split_after_a_fork_is_reclaimed_page_by_page() {
     ];
     everywhere(&TIGHT, &script);
 }
+
+#[test]
+fn pages_that_two_processes_share_are_reclaimed_while_both_write() {
+    let script = [
+        Op::Mmap { at: 0, len: PAGES, prot: 3 },
+        Op::Fill { at: 0, len: 1, byte: 1 },
+        Op::Fill { at: 1024, len: 513, byte: 1 },
+        Op::Fork,
+        Op::Fill { at: 0, len: 512, byte: 1 },
+        Op::Switch { to: 1 },
+        Op::Scan { at: 612, len: 925 },
+        Op::Switch { to: 2 },
+        Op::Store { at: 1536, probe: 0, byte: 1 },
+        Op::Switch { to: 1 },
+        Op::Fill { at: 1040, len: 512, byte: 1 },
+    ];
+    everywhere(&TIGHT, &script);
+}

@@ -426,6 +426,7 @@ fn do_swap_map<P: Platform>(
         if nr == folio.nr_pages() {
             mm.folio_add_new_anon_rmap(folio, vmf.id, va);
             if !sole {
+                mm.adopt_anon_folio(folio, vmf.id, va);
                 for i in 0..n {
                     mm.pt.pages.page_mut(page.add(i)).flags.remove(PageFlags::ANON_EXCLUSIVE);
                 }
@@ -524,9 +525,10 @@ fn can_swapin_thp<P: Platform>(
 }
 
 impl<P: Platform> Mm<P> {
-    /// Makes a folio from swap anonymous without mapping it.
+    /// Makes a folio from swap anonymous without mapping it, to be found by all who may share
+    /// it (`__folio_set_anon()` of a folio that is not exclusive).
     fn adopt_anon_folio(&mut self, folio: Folio, id: VmaId, va: VirtAddr) {
-        let anon_vma = self.anon_vma_prepare(id);
+        let anon_vma = self.anon_vma_root(id);
         let index = self.vma(id).pgoff_of(va);
         self.set_anon_mapping(folio, anon_vma, index);
     }

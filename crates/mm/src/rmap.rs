@@ -21,6 +21,8 @@ pub struct AnonVmaId(u32);
 #[derive(Debug, Default)]
 pub(crate) struct AnonVmas {
     vmas: Vec<Vec<VmaId>>,
+    /// The oldest ancestor of each, across forks: whoever may map one may map the root's.
+    roots: Vec<AnonVmaId>,
 }
 
 bitflags::bitflags! {
@@ -59,6 +61,7 @@ impl<P: Platform> Mm<P> {
         }
         let new = AnonVmaId(u32::try_from(self.anon_vmas.vmas.len()).expect("anon_vmas are few"));
         self.anon_vmas.vmas.push(Vec::new());
+        self.anon_vmas.roots.push(new);
         self.vmas[id.index()].anon_vma = Some(new);
         self.link_anon_vma(id, new);
         new
@@ -83,7 +86,25 @@ impl<P: Platform> Mm<P> {
     pub(crate) fn anon_vma_fork(&mut self, parent: VmaId, child: VmaId) {
         self.clone_anon_vmas(parent, child);
         self.vmas[child.index()].anon_vma = None;
-        self.anon_vma_prepare(child);
+        let own = self.anon_vma_prepare(child);
+        if let Some(of_parent) = self.vma(parent).anon_vma {
+            self.anon_vmas.roots[own.0 as usize] = self.anon_vmas.roots[of_parent.0 as usize];
+        }
+    }
+
+    /// The anon_vma under which a page can be found by everyone who may share it with the VMA: a
+    /// page that is not exclusive may be mapped by relatives.
+    pub(crate) fn anon_vma_root(&mut self, id: VmaId) -> AnonVmaId {
+        let own = self.anon_vma_prepare(id);
+        self.anon_vmas.roots[own.0 as usize]
+    }
+
+    /// For `validate()`: whether a walk from the folio would come to `va` of the VMA.
+    pub(crate) fn rmap_finds(&self, folio: Folio, page: Pfn, id: VmaId, va: VirtAddr) -> bool {
+        let head = self.pt.pages.page(folio.pfn);
+        let index = head.index + folio.index_of(page);
+        self.anon_vmas.vmas[head.mapping as usize].contains(&id)
+            && self.vma(id).address_of(index) == Some(va)
     }
 
     /// `unlink_anon_vmas()`.

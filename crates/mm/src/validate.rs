@@ -155,6 +155,12 @@ impl<P: Platform> Mm<P> {
                     true => found.anon += 1,
                     false => found.file += 1,
                 }
+                if self.folio_test(folio, PageFlags::ANON)
+                    && let Some(vma) = self.vma_lookup(mm, va)
+                    && !self.rmap_finds(folio, pfn, vma, va)
+                {
+                    found.complain(format!("no reverse mapping leads from {folio:?} to {va}"));
+                }
                 if pte.is_write()
                     && self.folio_test(folio, PageFlags::ANON)
                     && !self.page_anon_exclusive(pfn)
