@@ -117,7 +117,8 @@ impl HostThp {
                 continue;
             };
             let knob = entry.path().join("enabled");
-            let text = fs::read_to_string(&knob).ok()?;
+            // Sizes that only shared memory has have no such knob.
+            let Ok(text) = fs::read_to_string(&knob) else { continue };
             let old = text.split('[').nth(1)?.split(']').next()?.to_owned();
             let new = if size.parse() == Ok(kib) { "always" } else { "never" };
             fs::write(&knob, new).ok()?;
@@ -235,7 +236,8 @@ fn guest_code<A: HwWalk + Arch>(arch: ArchId) {
         let model = exact.as_secs_f64() / untracked.as_secs_f64();
         let speed = qemu_best.map(|q| format!("{:.2}", q.as_secs_f64() / exact.as_secs_f64()));
         println!(
-            "{arch:<8}{kernel:<10}{mips:>8.0} MIPS   speed/qemu-user {:>6}   exact TLB/none {model:>5.2}",
+            "{:<8}{kernel:<10}{mips:>8.0} MIPS   speed/qemu-user {:>6}   exact TLB/none {model:>5.2}",
+            arch.name(),
             speed.unwrap_or_else(|| "-".to_owned())
         );
     }
@@ -259,7 +261,8 @@ fn counting<A: HwWalk + Arch>(arch: ArchId) {
     };
     let (none, flat, by_op) = (time(0), time(1), time(2));
     println!(
-        "{arch:<8}pageout 256 MiB, 64K: Counters/() {:.2}, ByOp/() {:.2} ({:.0} ms without counting)",
+        "{:<8}pageout 256 MiB, 64K: Counters/() {:.2}, ByOp/() {:.2} ({:.0} ms without counting)",
+        arch.name(),
         flat / none,
         by_op / none,
         none * 1e3
