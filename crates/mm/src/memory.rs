@@ -853,14 +853,13 @@ fn zap_pmd<P: Platform>(
         }
         huge_memory::split_huge_pmd(mm, id, pmdp);
     }
-    zap_pte_range(mm, gather, id, pmdp, va, next, reclaim);
+    zap_pte_range(mm, gather, pmdp, va, next, reclaim);
 }
 
 /// Source: Linux mm/memory.c `zap_pte_range()`.
 fn zap_pte_range<P: Platform>(
     mm: &mut Mm<P>,
     gather: &mut MmuGather,
-    id: VmaId,
     pmdp: Pmdp,
     start: VirtAddr,
     end: VirtAddr,
@@ -875,7 +874,7 @@ fn zap_pte_range<P: Platform>(
         let mut room = Room::Left;
         while va < end && room == Room::Left {
             let max = NrPages::covering(end.bytes_since(va));
-            let (nr, left) = do_zap_pte(mm, gather, id, at, max, reclaim);
+            let (nr, left) = do_zap_pte(mm, gather, at, max, reclaim);
             room = left;
             va = va.wrapping_add(nr.bytes());
             if va < end {
@@ -925,7 +924,6 @@ fn reclaim_pte_table<P: Platform>(
 fn do_zap_pte<P: Platform>(
     mm: &mut Mm<P>,
     gather: &mut MmuGather,
-    id: VmaId,
     at: Ptep,
     max: NrPages,
     reclaim: Reclaim,
@@ -937,7 +935,7 @@ fn do_zap_pte<P: Platform>(
     if pte.is_present() {
         return zap_present_ptes(mm, gather, at, pte, max);
     }
-    (zap_nonpresent_ptes(mm, id, at, pte, max, gather.teardown, reclaim), Room::Left)
+    (zap_nonpresent_ptes(mm, at, pte, max, reclaim), Room::Left)
 }
 
 /// Source: Linux mm/memory.c `zap_present_ptes()`, `zap_present_folio_ptes()`.
@@ -979,11 +977,9 @@ fn zap_present_ptes<P: Platform>(
 /// Source: Linux mm/memory.c `zap_nonpresent_ptes()`.
 fn zap_nonpresent_ptes<P: Platform>(
     mm: &mut Mm<P>,
-    _id: VmaId,
     at: Ptep,
     pte: Pte<P::Arch>,
     max: NrPages,
-    teardown: Teardown,
     reclaim: Reclaim,
 ) -> NrPages {
     let leaf = pte.softleaf();
@@ -1002,7 +998,7 @@ fn zap_nonpresent_ptes<P: Platform>(
         }
         _ => {}
     }
-    clear_not_present_full_ptes(mm, at, nr, teardown);
+    clear_not_present_full_ptes(mm, at, nr);
     if reclaim == Reclaim::EmptyTables {
         zap_install_uffd_wp_if_needed(mm, at, nr);
     }
@@ -1019,12 +1015,7 @@ fn zap_install_uffd_wp_if_needed<P: Platform>(mm: &mut Mm<P>, at: Ptep, nr: NrPa
     }
 }
 
-fn clear_not_present_full_ptes<P: Platform>(
-    mm: &mut Mm<P>,
-    at: Ptep,
-    nr: NrPages,
-    _teardown: Teardown,
-) {
+fn clear_not_present_full_ptes<P: Platform>(mm: &mut Mm<P>, at: Ptep, nr: NrPages) {
     for i in 0..nr.get() {
         mm.pt.pte_clear(at.add(i));
     }

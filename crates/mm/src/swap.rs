@@ -256,9 +256,6 @@ impl<P: Platform> Mm<P> {
         self.pt.pages.page_mut(folio.pfn).private = offset;
         self.folio_set(folio, PageFlags::SWAPCACHE);
         self.folio_set(folio, PageFlags::DIRTY);
-        if self.pt.kernel.swap_api == SwapApi::SlotCache {
-            // put_swap_folio() belongs to removal; the slots themselves are in the cache now.
-        }
         Ok(())
     }
 

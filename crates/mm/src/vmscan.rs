@@ -255,12 +255,8 @@ fn shrink_folio<P: Platform>(
         if folio.is_large() {
             flags |= Ttu::SYNC;
         }
-        let was_swapbacked = mm.folio_test(folio, PageFlags::SWAPBACKED);
         rmap::try_to_unmap(mm, folio, flags);
         if mm.folio_mapped(folio) {
-            if !was_swapbacked && mm.folio_test(folio, PageFlags::SWAPBACKED) {
-                mm.vmstat.pglazyfree = mm.vmstat.pglazyfree.max(1);
-            }
             return Verdict::Activate;
         }
     }
@@ -319,7 +315,8 @@ fn split_to_list<P: Platform>(
     mm.folio_unlock(first);
     for i in (1..folio.nr_pages().get()).rev() {
         let page = Folio { pfn: folio.pfn.add(i), order: Order::ZERO };
-        if mm.folio_ref_count(page) > 0 && mm.folio_mapped(page) && mm.take_for_reclaim(page) {
+        if mm.folio_ref_count(page) > 0 && mm.folio_mapped(page) {
+            mm.take_for_reclaim(page);
             queue.push_front(page);
         }
     }
@@ -329,12 +326,11 @@ fn split_to_list<P: Platform>(
 
 impl<P: Platform> Mm<P> {
     /// A page of a folio that was just split, isolated like the folio was.
-    fn take_for_reclaim(&mut self, page: Folio) -> bool {
+    fn take_for_reclaim(&mut self, page: Folio) {
         self.folio_ref_add(page, 1);
         if self.folio_test(page, PageFlags::LRU) {
             self.lru_del_folio(page);
         }
-        true
     }
 }
 
