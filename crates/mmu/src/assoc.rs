@@ -215,8 +215,21 @@ impl Assoc {
     }
 
     /// The way of `set` that holds `key` for one of two spaces.
+    ///
+    /// Both hold it where an address is global in one address space and not in the other, which
+    /// Arm calls a TLB conflict, and where the choice is the implementation's (Arm ARM, "TLB conflict aborts"):
+    /// here the entry of the address space itself.
     #[inline]
     pub(crate) fn find(&self, set: usize, key: Key, own: SpaceId, global: SpaceId) -> Option<Way> {
+        let way = self.find_either(set, key, own, global)?;
+        if own == global || self.slots[way].space == own {
+            return Some(way);
+        }
+        self.find_either(set, key, own, own).or(Some(way))
+    }
+
+    #[inline]
+    fn find_either(&self, set: usize, key: Key, own: SpaceId, global: SpaceId) -> Option<Way> {
         let matches = |slot: &Slot| slot.key == key && (slot.space == own || slot.space == global);
         let Some(chains) = &self.chains else {
             let first = set * self.ways;

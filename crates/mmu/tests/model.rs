@@ -417,6 +417,28 @@ proptest! {
     }
 }
 
+/// A page that is global in one address space and not in another: both translations match in the
+/// second, and its own must win. One of sixteen contiguous entries is enough.
+#[test]
+fn an_address_space_comes_before_a_global_translation_of_another() {
+    let read = |page: u64| Step::Access(1, Access::Read, LARGE + (page << 21));
+    let at = World::<Arm64>::new().leaves().iter().position(|&(va, _)| va == LARGE + (13 << 21));
+    let leaf = at.expect("the fourteenth large page") as u64;
+    let steps = [
+        Step::Edit(0, leaf, Edit::Global),
+        Step::Switch(1, 2, SwitchKind::Keep),
+        read(0),
+        Step::Switch(1, 0, SwitchKind::Keep),
+        read(13),
+        Step::Switch(1, 2, SwitchKind::Keep),
+        read(1),
+    ];
+    for shape in 0..geometries().len() {
+        check::<Arm64>(shape, 106, false, &steps);
+        check::<X86_64>(shape, 106 & 7, false, &steps);
+    }
+}
+
 /// Streams that are bad for one structure each: one page more than fits, two streams whose pages
 /// meet in the fast cache, strides that hit one set, and everything flushed all the time.
 fn adversarial<A: Words>() {

@@ -145,16 +145,20 @@ impl Level {
         (array, (unit / turns % self.arrays[array].sets.len() as u64) as usize)
     }
 
+    /// The entry for `page`: of the smallest reach, and of two of one reach the one that is not
+    /// global.
     fn find(&self, page: u64, tag: Asid) -> Option<(At, Entry)> {
         for shift in self.shifts() {
             let (array, set) = self.home(page, shift);
-            for (way, entry) in self.arrays[array].sets[set].iter().enumerate() {
-                let Some(entry) = entry else { continue };
-                let first_page = page >> (shift - 12) << (shift - 12);
-                let same = entry.shift == shift && entry.first_page == first_page;
-                if same && entry.matches(tag, true) {
-                    return Some((At { array, set, way }, *entry));
-                }
+            let first_page = page >> (shift - 12) << (shift - 12);
+            let ways = self.arrays[array].sets[set].iter().enumerate();
+            let found = ways
+                .filter_map(|(way, entry)| Some((At { array, set, way }, (*entry)?)))
+                .filter(|(_, entry)| entry.shift == shift && entry.first_page == first_page)
+                .filter(|(_, entry)| entry.matches(tag, true))
+                .min_by_key(|(_, entry)| entry.global);
+            if found.is_some() {
+                return found;
             }
         }
         None
