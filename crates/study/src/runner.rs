@@ -211,6 +211,7 @@ fn unsupported(call: &UnknownSyscall) -> Unsupported {
     Unsupported { calls: call.calls, syscall }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
