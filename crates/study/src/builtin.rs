@@ -17,11 +17,14 @@ pub struct Study {
     own: Own,
 }
 
+/// Makes sentences of results.
+type Sentences = fn(&[StudyRecord]) -> Vec<String>;
+
 /// What a study does not leave to the general rules.
 #[derive(Clone, Copy, Debug, Default)]
 struct Own {
     text: Option<fn(&[StudyRecord]) -> String>,
-    findings: Option<fn(&[StudyRecord]) -> Vec<String>>,
+    findings: Option<Sentences>,
 }
 
 /// A study that is built in.
