@@ -7,8 +7,6 @@ pub(crate) enum Cap {
     SetGid = 6,
     /// Setting user ids at will.
     SetUid = 7,
-    /// Locking memory beyond RLIMIT_MEMLOCK.
-    IpcLock = 14,
     /// Raising hard limits.
     SysResource = 24,
 }
@@ -94,11 +92,11 @@ mod tests {
     #[test]
     fn leaving_root_drops_what_root_may() {
         let mut creds = Creds::of(0);
-        assert!(creds.capable(Cap::IpcLock) && creds.capable(Cap::SysResource));
+        assert!(creds.capable(Cap::SysResource));
         creds.set_uid([0, 1000, 0]);
-        assert!(!creds.capable(Cap::IpcLock) && creds.caps.permitted == ALL);
+        assert!(!creds.capable(Cap::SysResource) && creds.caps.permitted == ALL);
         creds.set_uid([0, 0, 0]);
-        assert!(creds.capable(Cap::IpcLock));
+        assert!(creds.capable(Cap::SysResource));
         creds.set_uid([1000; 3]);
         assert_eq!(creds.caps.permitted, 0);
         assert!(!Creds::of(1000).capable(Cap::SetUid));
@@ -107,9 +105,9 @@ mod tests {
     #[test]
     fn capabilities_are_given_up_for_good() {
         let mut creds = Creds::of(0);
-        let without = ALL & !Cap::IpcLock.bit();
+        let without = ALL & !Cap::SysResource.bit();
         let fewer = Caps { effective: without, permitted: without, inheritable: 0 };
-        assert!(creds.set_caps(fewer) && !creds.capable(Cap::IpcLock));
+        assert!(creds.set_caps(fewer) && !creds.capable(Cap::SysResource));
         assert!(!creds.set_caps(Caps { effective: ALL, permitted: ALL, inheritable: 0 }));
         assert!(!creds.set_caps(Caps { effective: ALL, ..fewer }));
     }

@@ -52,7 +52,7 @@ impl Arch {
 }
 
 /// Runs that take minutes: only with `--all`.
-const SLOW: [&str; 0] = [];
+const SLOW: [&str; 1] = ["transhuge-stress -d 20"];
 
 /// What `run` was told.
 #[derive(Debug, Default)]

@@ -84,6 +84,9 @@ pub(crate) fn account(reference: &Reference, ran: &Ran, compared: &Compared) -> 
 const COLUMNS: &str = "| program | x86-64 | arm64 | what is missing |\n|---|---|---|---|\n";
 const EQUAL: &str = "as Linux";
 
+/// Rows by the name of the run.
+pub(crate) type Rows = Vec<(String, Row)>;
+
 /// One row of the table: a cell for each architecture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
@@ -101,8 +104,8 @@ fn cell(compared: &Compared) -> String {
 }
 
 /// Rows by the name of the run, in the order of the reference.
-pub(crate) fn rows(results: &[(Reference, Compared)]) -> Vec<(String, Row)> {
-    let mut rows: Vec<(String, Row)> = Vec::new();
+pub(crate) fn rows(results: &[(Reference, Compared)]) -> Rows {
+    let mut rows: Rows = Vec::new();
     let mut matrix: BTreeMap<&'static str, (usize, usize)> = BTreeMap::new();
     for (reference, compared) in results {
         let arch = reference.arch.name();
@@ -144,7 +147,7 @@ const BEGIN: &str = "<!-- table: xtask selftests run --update -->\n";
 const END: &str = "<!-- end of table -->\n";
 
 /// The table in the page, and what is around it.
-pub(crate) fn split(page: &str) -> Result<(&str, Vec<(String, Row)>, &str)> {
+pub(crate) fn split(page: &str) -> Result<(&str, Rows, &str)> {
     let (before, rest) = page.split_once(BEGIN).context("the page has no table")?;
     let (table, after) = rest.split_once(END).context("the table has no end")?;
     let rows = table.lines().skip(2).filter_map(parse_row).collect();
