@@ -66,6 +66,12 @@ pub(crate) struct RunArgs {
     /// Change machine or kernel, as in machine.tlbirange=off
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
     pub(crate) set: Vec<Override>,
+    /// Write to a file of /proc or /sys before the program starts, as in /proc/sys/vm/swappiness=1
+    #[arg(long, value_name = "FILE=TEXT", value_parser = file_and_text)]
+    pub(crate) write: Vec<(String, String)>,
+    /// User and group that the guest runs as
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) uid: u32,
     /// Environment of the guest
     #[arg(long, value_name = "NAME=VALUE", value_parser = env)]
     pub(crate) env: Vec<String>,
@@ -277,6 +283,13 @@ fn arch(name: &str) -> Result<ArchId, String> {
     ArchId::parse(name).ok_or_else(|| "known are arm64 and x86_64".to_owned())
 }
 
+fn file_and_text(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((file, text)) if file.starts_with('/') => Ok((file.to_owned(), text.to_owned())),
+        _ => Err("it must be FILE=TEXT with an absolute path".to_owned()),
+    }
+}
+
 fn env(text: &str) -> Result<String, String> {
     match text.split_once('=') {
         Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
@@ -348,6 +361,7 @@ mod tests {
             ("ptescope run --mem -1G -- @hello", "is no size"),
             ("ptescope run --arch riscv -- @hello", "arm64 and x86_64"),
             ("ptescope run --cpus 0 -- @hello", "not in 1..=256"),
+            ("ptescope run --write nr_hugepages=1 -- @hello", "absolute path"),
             ("ptescope run --env X -- @hello", "NAME=VALUE"),
             ("ptescope run", "PROGRAM"),
             ("ptescope walkies", "walkies"),
