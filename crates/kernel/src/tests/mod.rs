@@ -6,6 +6,7 @@ mod hostile;
 mod load;
 mod memory;
 mod processes;
+mod shared;
 mod signals;
 
 use crate::elf::tests::elf;
