@@ -457,6 +457,7 @@ where
         let kernel = self.world.kernel;
         let exit = kernel.exit_status().unwrap_or(ExitStatus::Exited(0));
         let unknown_syscalls = kernel.unknown_syscalls();
+        let dmesg = kernel.dmesg();
         let thp = Thp::orders().map(|o| (o, kernel.mm.thp.size(o).stats)).collect();
         let mut sink = kernel.mm.pt.sink.finish();
         Ok(Outcome {
@@ -467,6 +468,7 @@ where
             vmstat: kernel.mm.vmstat.clone(),
             thp,
             virtual_ns,
+            dmesg,
             unknown_syscalls,
             trace: sink.take_trace(),
             sink,

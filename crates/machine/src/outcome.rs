@@ -27,6 +27,8 @@ pub struct Outcome {
     pub virtual_ns: u64,
     /// What happened when, if it was to be written down.
     pub trace: Option<TraceLog>,
+    /// The kernel's log.
+    pub dmesg: Vec<String>,
     /// System calls that do not exist here.
     pub unknown_syscalls: Vec<UnknownSyscall>,
 }
