@@ -216,7 +216,10 @@ fn a_slurm_array_is_submitted_watched_and_finished() {
     fs::remove_file(dir.join("many.toml")).expect("removes");
     let (code, said) = with_slurm(&["study", "status", "jobs"], "");
     assert_eq!(code, Some(66), "{said}");
-    assert!(said.starts_with("2 of 4 shards are complete; of 10 points 4 are done and 0 failed."), "{said}");
+    assert!(
+        said.starts_with("2 of 4 shards are complete; of 10 points 4 are done and 0 failed."),
+        "{said}"
+    );
     let (code, said) = with_slurm(&["study", "rerun", "jobs"], "");
     assert_eq!((code, said.as_str()), (Some(0), "Submitted batch job 1 (2,3)\n"));
     let (code, said) = with_slurm(&["study", "status", "jobs"], "");
