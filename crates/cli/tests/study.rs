@@ -217,7 +217,7 @@ fn a_slurm_array_is_submitted_watched_and_finished() {
     let (code, said) = with_slurm(&["study", "status", "jobs"], "");
     assert_eq!(code, Some(66), "{said}");
     assert!(
-        said.starts_with("2 of 4 shards are complete; of 10 points 4 are done and 0 failed."),
+        said.starts_with("2 of 4 shards are complete; of 10 points 5 are done and 0 failed."),
         "{said}"
     );
     let (code, said) = with_slurm(&["study", "rerun", "jobs"], "");
