@@ -39,6 +39,7 @@ fn request(args: &RunArgs) -> Result<RunRequest, Failure> {
         env: args.env.clone(),
         seed: args.seed,
         check: args.check,
+        engine: args.engine.into(),
         max_instructions: args.max_instructions,
         ..RunRequest::new(program, argv)
     })

@@ -1294,6 +1294,12 @@ impl Code {
         0
     }
 
+    /// Whether the op leaves the block whatever its operands are.
+    pub const fn ends_block(self) -> bool {
+        let n = self as u16;
+        (n >= Code::Jump as u16 && n <= Code::Breakpoint as u16) || matches!(self, Code::ICacheInv)
+    }
+
     /// Which integer slots the op writes.
     pub(crate) const fn defines(self) -> Defines {
         let n = self as u16;

@@ -4,6 +4,16 @@ use arch::KernelConfig;
 use mm::Thp;
 use mmu::Machine;
 
+/// How guest instructions are executed. What a run computes and counts does not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Engine {
+    /// By the interpreter alone.
+    Interp,
+    /// Hot blocks as host code, where the host allows it; the rest by the interpreter.
+    #[default]
+    Jit,
+}
+
 /// Everything that a run depends on, beside the program and its console.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
@@ -27,6 +37,8 @@ pub struct RunConfig {
     pub seed: u64,
     /// Whether the oracles watch.
     pub check: bool,
+    /// How instructions are executed.
+    pub engine: Engine,
     /// The only CPU that the program may use until it asks for others, as `taskset` would have
     /// it.
     pub first_cpu: Option<u16>,
@@ -48,6 +60,7 @@ impl RunConfig {
             env: Vec::new(),
             seed: 0,
             check: false,
+            engine: Engine::default(),
             first_cpu: None,
             max_instructions: None,
         }

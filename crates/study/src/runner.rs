@@ -75,6 +75,7 @@ fn config(request: &RunRequest) -> Result<RunConfig, Failure> {
         env: request.env.clone(),
         seed: request.seed,
         check: request.check,
+        engine: request.engine,
         max_instructions: request.max_instructions,
         ..RunConfig::new(kernel, machine, path, request.argv.clone())
     })
