@@ -1257,6 +1257,11 @@ macro_rules! define_code {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(u16)]
         pub enum Code { $($(#[$doc])* $name),* }
+
+        impl Code {
+            /// All of them.
+            pub const ALL: &[Code] = &[$(Code::$name),*];
+        }
     };
 }
 for_each_code!(define_code);

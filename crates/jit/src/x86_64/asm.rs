@@ -153,11 +153,6 @@ const fn rex_bit(reg: u8, shift: u8) -> u8 {
 }
 
 impl Asm {
-    /// Bytes so far.
-    pub(super) fn len(&self) -> usize {
-        self.code.len()
-    }
-
     /// A label to be placed later.
     pub(super) fn label(&mut self) -> Label {
         self.labels.push(None);
@@ -444,5 +439,153 @@ impl Asm {
     /// An SSE instruction `66/F3/F2 0F opcode`: register, register or memory.
     pub(super) fn sse(&mut self, prefix: u8, opcode: u8, xmm: u8, rm: impl Into<Rm>) {
         self.op(&[prefix], &[0x0f, opcode], (false, false), xmm, rm.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Width::{W8, W16, W32, W64};
+    use iced_x86::{Decoder, DecoderOptions, FastFormatter, Instruction};
+
+    const REGS: [Gpr; 16] = [
+        RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15,
+    ];
+
+    fn decode(code: &[u8]) -> Instruction {
+        let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
+        let instruction = decoder.decode();
+        assert!(!instruction.is_invalid(), "{code:02x?}");
+        assert_eq!(instruction.len(), code.len(), "{code:02x?}");
+        instruction
+    }
+
+    fn text(instruction: &Instruction) -> String {
+        let mut text = String::new();
+        FastFormatter::new().format(instruction, &mut text);
+        text
+    }
+
+    fn check(emit: impl FnOnce(&mut Asm), expected: &str) {
+        let mut asm = Asm::default();
+        emit(&mut asm);
+        assert_eq!(text(&decode(&asm.finish())), expected);
+    }
+
+    #[test]
+    fn encodings_decode_as_meant() {
+        let m = Mem::indexed(R13, RCX, 3, 0x1234);
+        check(|a| a.mov(W64, R8, RBX), "mov r8,rbx");
+        check(|a| a.mov(W32, RSI, R12), "mov esi,r12d");
+        check(|a| a.movi(R9, 0), "xor r9d,r9d");
+        check(|a| a.movi(R9, 5), "mov r9d,5h");
+        check(|a| a.movi(RDI, (-7i64).cast_unsigned()), "mov rdi,0FFFFFFFFFFFFFFF9h");
+        check(|a| a.movi(R10, 0x1234_5678_9abc), "mov r10,123456789ABCh");
+        check(|a| a.movi_keep(RAX, 0), "mov eax,0h");
+        check(|a| a.load(W8, RBX, RSI), "movzx ebx,sil");
+        check(|a| a.load(W16, R9, R10), "movzx r9d,r10w");
+        check(|a| a.load(W64, R9, m), "mov r9,[r13+rcx*8+1234h]");
+        check(|a| a.load(W32, RAX, m), "mov eax,[r13+rcx*8+1234h]");
+        check(|a| a.load_signed(W8, W64, RAX, RDI), "movsx rax,dil");
+        check(|a| a.load_signed(W16, W32, R8, RDI), "movsx r8d,di");
+        check(|a| a.load_signed(W32, W64, R8, RDI), "movsxd r8,edi");
+        check(|a| a.store(W8, Mem::at(RSP, 0), RSI), "mov [rsp],sil");
+        check(|a| a.store(W16, Mem::at(R12, 4), R9), "mov [r12+4h],r9w");
+        check(|a| a.store(W32, Mem::at(RBP, 0), R9), "mov [rbp],r9d");
+        check(|a| a.store(W64, Mem::at(R13, 0), RDX), "mov [r13],rdx");
+        check(|a| a.store_imm64(Mem::at(R15, -128), -2), "mov qword ptr [r15-80h],0FFFFFFFFFFFFFFFEh");
+        check(|a| a.store_imm16(Mem::at(R15, 128), 0x402), "mov word ptr [r15+80h],402h");
+        check(|a| a.lea(W64, RAX, Mem::indexed(RAX, R12, 0, -1)), "lea rax,[rax+r12-1h]");
+        check(|a| a.alu(Alu::Xor, W32, RBX, R11), "xor ebx,r11d");
+        check(|a| a.alu(Alu::Sub, W64, RDX, Mem::at(R13, 24)), "sub rdx,[r13+18h]");
+        check(|a| a.alui(Alu::Cmp, W64, R8, 127), "cmp r8,7Fh");
+        check(|a| a.alui(Alu::And, W32, RAX, 0xfff), "and eax,0FFFh");
+        check(|a| a.alui(Alu::Or, W64, RAX, -300), "or rax,0FFFFFFFFFFFFFED4h");
+        check(|a| a.test(W64, RSI, R9), "test rsi,r9");
+        check(|a| a.bt_imm(W64, R10, 63), "bt r10,3Fh");
+        check(|a| a.bt_memory(Mem::at(RAX, 0), RDX), "bt [rax],rdx");
+        check(|a| a.shifti(Shift::Ror, W32, R8, 7), "ror r8d,7h");
+        check(|a| a.shift_cl(Shift::Sar, W64, RAX), "sar rax,cl");
+        check(|a| a.shrd(W64, RAX, R9, 13), "shrd rax,r9,0Dh");
+        check(|a| a.imul(W64, R8, RAX), "imul r8,rax");
+        check(|a| a.imuli(W32, RCX, RDX, 0x0101_0100), "imul ecx,edx,1010100h");
+        check(|a| a.unary(Unary::Idiv, W32, R11), "idiv r11d");
+        check(|a| a.unary(Unary::Not, W64, RAX), "not rax");
+        check(|a| a.sign_to_rdx(W32), "cdq");
+        check(|a| a.sign_to_rdx(W64), "cqo");
+        check(|a| a.inc(R14), "inc r14");
+        check(|a| a.bswap(W32, R12), "bswap r12d");
+        check(|a| a.bswap(W64, RBX), "bswap rbx");
+        check(|a| a.setcc(Cc::A, RDI), "seta dil");
+        check(|a| a.cmov(Cc::E, W64, RAX, R12), "cmove rax,r12");
+        check(|a| a.count(0xbd, W64, R8, RBX), "lzcnt r8,rbx");
+        check(|a| a.count(0xbc, W32, RBX, R8), "tzcnt ebx,r8d");
+        check(|a| a.count(0xb8, W64, RBX, RSI), "popcnt rbx,rsi");
+        check(|a| a.jmp_to(Mem::at(RAX, 0)), "jmp qword ptr [rax]");
+        check(|a| a.jmp_to(RCX), "jmp rcx");
+        check(|a| a.call(Mem::at(RDI, 24)), "call qword ptr [rdi+18h]");
+        check(|a| a.call(R9), "call r9");
+        check(|a| a.push(R15), "push r15");
+        check(|a| a.pop(RBX), "pop rbx");
+        check(Asm::ret, "ret");
+        check(|a| a.sse(0x66, 0x6f, 0, Mem::at(R15, 256)), "movdqa xmm0,[r15+100h]");
+        check(|a| a.sse(0xf3, 0x7f, 0, Mem::indexed(RCX, RAX, 0, 0)), "movdqu [rcx+rax],xmm0");
+        check(|a| a.sse(0xf3, 0x7e, 0, Gpr(0)), "movq xmm0,xmm0");
+        check(|a| a.sse(0x66, 0x2e, 0, Gpr(0)), "ucomisd xmm0,xmm0");
+        check(|a| a.ucomiss(0, 0), "ucomiss xmm0,xmm0");
+        check(|a| a.sse(0x66, 0x7e, 0, RAX), "movd eax,xmm0");
+        check(|a| a.sse(0x66, 0x6e, 0, RAX), "movd xmm0,eax");
+        check(|a| a.sse(0xf2, 0x58, 0, Mem::at(R15, 256)), "addsd xmm0,[r15+100h]");
+    }
+
+    #[test]
+    fn jumps_lead_to_their_labels() {
+        let mut asm = Asm::default();
+        let (back, on) = (asm.label(), asm.label());
+        asm.bind(back);
+        asm.jcc(Cc::Ne, on);
+        asm.jmp(back);
+        asm.bind(on);
+        asm.ret();
+        let code = asm.finish();
+        let targets: Vec<u64> = Decoder::with_ip(64, &code, 0x1000, DecoderOptions::NONE)
+            .iter()
+            .map(|i| i.near_branch_target())
+            .collect();
+        assert_eq!(targets, [0x100b, 0x1000, 0]);
+    }
+
+    /// Every operand of every register, and memory in every form.
+    #[test]
+    fn operands_are_encoded_for_all_registers() {
+        for base in REGS {
+            for index in REGS.map(Some).into_iter().filter(|i| *i != Some(RSP)).chain([None]) {
+                for disp in [0, 1, -128, 127, 128, -129, i32::MAX] {
+                    for reg in REGS {
+                        let m = Mem { base, index: index.map(|i| (i, 2)), disp };
+                        for w in [W8, W16, W32, W64] {
+                            let mut asm = Asm::default();
+                            asm.store(w, m, reg);
+                            check_memory(&decode(&asm.finish()), m, reg, w);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_memory(instruction: &Instruction, m: Mem, reg: Gpr, w: Width) {
+        assert_eq!(instruction.memory_base().number(), usize::from(m.base.0));
+        match m.index {
+            Some((index, scale)) => {
+                assert_eq!(instruction.memory_index().number(), usize::from(index.0));
+                assert_eq!(instruction.memory_index_scale(), 1 << scale);
+            }
+            None => assert_eq!(instruction.memory_index(), iced_x86::Register::None),
+        }
+        assert_eq!(instruction.memory_displacement64().cast_signed(), i64::from(m.disp));
+        let from = instruction.op1_register();
+        assert_eq!(from.size(), w.bytes() as usize);
+        assert_eq!(from.full_register().number(), usize::from(reg.0));
     }
 }
