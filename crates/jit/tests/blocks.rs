@@ -89,8 +89,17 @@ fn plain(left: Left) -> Left {
 
 fn kind(r: &mut Random) -> CcKind {
     let ops = [
-        CcOp::Add, CcOp::Sub, CcOp::Subs, CcOp::Adc, CcOp::Sbb, CcOp::Logic, CcOp::Inc, CcOp::Dec,
-        CcOp::Shl, CcOp::Shr, CcOp::Sar,
+        CcOp::Add,
+        CcOp::Sub,
+        CcOp::Subs,
+        CcOp::Adc,
+        CcOp::Sbb,
+        CcOp::Logic,
+        CcOp::Inc,
+        CcOp::Dec,
+        CcOp::Shl,
+        CcOp::Shr,
+        CcOp::Sar,
     ];
     CcKind::new(r.pick(&ops), r.pick(&[Width::W8, Width::W16, Width::W32, Width::W64]))
 }
@@ -112,7 +121,15 @@ fn random_op(r: &mut Random, code: Code, temporaries: &[u8]) -> Op {
         1 | 2 if !temporaries.is_empty() => r.pick(temporaries),
         _ => r.pick(&SLOTS),
     };
-    let mut op = Op { code, x: r.below(80) as u16, d, a: source(r), b: source(r), c: source(r), imm: r.value() as i64 };
+    let mut op = Op {
+        code,
+        x: r.below(80) as u16,
+        d,
+        a: source(r),
+        b: source(r),
+        c: source(r),
+        imm: r.value() as i64,
+    };
     if is_memory(code) {
         op.a = r.pick(&POINTERS);
         op.imm = r.below(600) as i64 - 100;
@@ -153,7 +170,16 @@ fn random_op(r: &mut Random, code: Code, temporaries: &[u8]) -> Op {
 
 /// Ops that a random block does not have: they depend on more than their fields can say.
 fn is_left_out(code: Code) -> bool {
-    let helpers = matches!(code, Code::X86 | Code::A64 | Code::Vec | Code::VecAcc | Code::VecToR | Code::VecFromR | Code::VecCc);
+    let helpers = matches!(
+        code,
+        Code::X86
+            | Code::A64
+            | Code::Vec
+            | Code::VecAcc
+            | Code::VecToR
+            | Code::VecFromR
+            | Code::VecCc
+    );
     helpers || code.ends_block() || matches!(code, Code::SetEflags)
 }
 
@@ -162,8 +188,11 @@ fn random_block(r: &mut Random) -> NativeBlock {
     let memory: Vec<Code> = inner.iter().copied().filter(|&c| is_memory(c)).collect();
     let simple = [Code::AddI64, Code::Mov, Code::Xor32, Code::Add64, Code::MovI, Code::XorShr64];
     let ends: Vec<Code> = Code::ALL.iter().copied().filter(|c| c.ends_block()).collect();
-    let branches: Vec<Code> =
-        ends.iter().copied().filter(|&c| c >= Code::Jump && c <= Code::StepCmpIBrSgt64 && c != Code::JumpInd).collect();
+    let branches: Vec<Code> = ends
+        .iter()
+        .copied()
+        .filter(|&c| c >= Code::Jump && c <= Code::StepCmpIBrSgt64 && c != Code::JumpInd)
+        .collect();
     let loops = match r.below(4) {
         0 => [true, false],
         1 => [false, true],
@@ -221,8 +250,17 @@ fn shuffle_state(r: &mut Random, s: &mut CpuState) {
 /// Everything of a state that a program can see.
 fn visible(s: &CpuState) -> impl PartialEq + std::fmt::Debug {
     let monitor = s.monitor;
-    let conditions: Vec<bool> = (0..=Cond::Al as u8).map(|c| flags::holds(s, Cond::from_raw(c))).collect();
-    (s.r[..64].to_vec(), s.v.to_vec(), flags::eflags(s), flags::nzcv(s), conditions, monitor, (s.fpsr, s.mxcsr))
+    let conditions: Vec<bool> =
+        (0..=Cond::Al as u8).map(|c| flags::holds(s, Cond::from_raw(c))).collect();
+    (
+        s.r[..64].to_vec(),
+        s.v.to_vec(),
+        flags::eflags(s),
+        flags::nzcv(s),
+        conditions,
+        monitor,
+        (s.fpsr, s.mxcsr),
+    )
 }
 
 fn compare<A: Words, M: Model>(seed: u64, rounds: u32) {
@@ -271,7 +309,8 @@ fn compare<A: Words, M: Model>(seed: u64, rounds: u32) {
                 break;
             }
         }
-        let all = |m: &Machine<A, M>| m.bus.ram.slice(PhysAddr::new(0), common::RAM as usize).to_vec();
+        let all =
+            |m: &Machine<A, M>| m.bus.ram.slice(PhysAddr::new(0), common::RAM as usize).to_vec();
         if round % 16 == 0 || round + 1 == rounds {
             assert!(all(&native) == all(&plainly), "memory differs, {}", context());
         }

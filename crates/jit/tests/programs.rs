@@ -54,7 +54,8 @@ fn compare<A: Words>(arch: ArchId, seed: u64, code: &[Vec<u8>], hot: u32) -> u64
     let mut r = Random(seed);
     let mut retired = 0;
     for turn in 0..12 {
-        let mut state = cpu::CpuState { pc: BASE + r.below(CODE_PAGES) * PAGE_SIZE, ..Default::default() };
+        let mut state =
+            cpu::CpuState { pc: BASE + r.below(CODE_PAGES) * PAGE_SIZE, ..Default::default() };
         for slot in 0..34 {
             let at = BASE + r.below(20) * PAGE_SIZE + r.below(PAGE_SIZE);
             state.r[slot] = if r.one_in(3) { r.value() } else { at };
@@ -88,7 +89,8 @@ fn x86_code(r: &mut Random) -> Vec<u8> {
     let mut code = Vec::new();
     while code.len() < 200 {
         let reg = |r: &mut Random| r.below(8) as u8;
-        let modrm = |mode: u8, r: &mut Random| mode << 6 | reg(r) << 3 | r.pick(&[0, 1, 2, 3, 6, 7]);
+        let modrm =
+            |mode: u8, r: &mut Random| mode << 6 | reg(r) << 3 | r.pick(&[0, 1, 2, 3, 6, 7]);
         let rex = r.pick(&[0x48, 0x48, 0x49, 0x4c, 0x41, 0x40]);
         let alu = r.below(8) as u8 * 8;
         match r.below(10) {
@@ -97,9 +99,20 @@ fn x86_code(r: &mut Random) -> Vec<u8> {
             3 => code.extend([rex, 0x83, modrm(3, r), r.next() as u8]),
             4 => code.extend([rex, r.pick(&[0x89, 0x8b, 0x88, 0x8a]), modrm(1, r), r.next() as u8]),
             5 => code.extend([rex, r.pick(&[0xc1, 0xd3, 0xf7, 0xff]), modrm(3, r), 5]),
-            6 => code.extend([r.pick(&[0x70, 0x74, 0x75, 0x7c, 0x72, 0x7f]) + r.below(1) as u8, r.below(60) as u8]),
-            7 => code.extend([r.pick(&[0x75, 0x72, 0xeb, 0x7e]), (r.below(60) as u8).wrapping_neg()]),
-            8 => code.extend([0x66, 0x0f, r.pick(&[0x6f, 0xef, 0xfe, 0xd4, 0x58, 0x7f]), modrm(r.pick(&[1, 3]), r), 16]),
+            6 => code.extend([
+                r.pick(&[0x70, 0x74, 0x75, 0x7c, 0x72, 0x7f]) + r.below(1) as u8,
+                r.below(60) as u8,
+            ]),
+            7 => {
+                code.extend([r.pick(&[0x75, 0x72, 0xeb, 0x7e]), (r.below(60) as u8).wrapping_neg()])
+            }
+            8 => code.extend([
+                0x66,
+                0x0f,
+                r.pick(&[0x6f, 0xef, 0xfe, 0xd4, 0x58, 0x7f]),
+                modrm(r.pick(&[1, 3]), r),
+                16,
+            ]),
             _ => code.extend([0x0f, r.pick(&[0xb6, 0xbe, 0xaf, 0x44, 0x4c, 0x92]), modrm(3, r)]),
         }
     }

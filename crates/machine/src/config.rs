@@ -39,6 +39,11 @@ pub struct RunConfig {
     pub check: bool,
     /// How instructions are executed.
     pub engine: Engine,
+    /// What is written to pseudo-files before the program starts, as an init script would do it: path
+    /// and text.
+    pub boot_writes: Vec<(String, String)>,
+    /// The user and the group that the program runs as.
+    pub uid: u32,
     /// The only CPU that the program may use until it asks for others, as `taskset` would have
     /// it.
     pub first_cpu: Option<u16>,
@@ -61,6 +66,8 @@ impl RunConfig {
             seed: 0,
             check: false,
             engine: Engine::default(),
+            boot_writes: Vec::new(),
+            uid: 0,
             first_cpu: None,
             max_instructions: None,
         }

@@ -73,6 +73,8 @@ fn config(request: &RunRequest) -> Result<RunConfig, Failure> {
         swap_bytes: request.swap_bytes,
         thp: thp(&request.thp)?,
         env: request.env.clone(),
+        boot_writes: request.write.clone(),
+        uid: request.uid,
         seed: request.seed,
         check: request.check,
         engine: request.engine,
@@ -175,6 +177,8 @@ fn settings(request: &RunRequest) -> Settings {
         set: set.collect(),
         swap_bytes: request.swap_bytes,
         thp: thp.collect(),
+        uid: request.uid,
+        write: request.write.iter().cloned().collect(),
     }
 }
 
@@ -212,6 +216,7 @@ fn unsupported(call: &UnknownSyscall) -> Unsupported {
     Unsupported { calls: call.calls, syscall }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

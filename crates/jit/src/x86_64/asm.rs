@@ -448,9 +448,8 @@ mod tests {
     use Width::{W8, W16, W32, W64};
     use iced_x86::{Decoder, DecoderOptions, FastFormatter, Instruction};
 
-    const REGS: [Gpr; 16] = [
-        RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15,
-    ];
+    const REGS: [Gpr; 16] =
+        [RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15];
 
     fn decode(code: &[u8]) -> Instruction {
         let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
@@ -493,7 +492,10 @@ mod tests {
         check(|a| a.store(W16, Mem::at(R12, 4), R9), "mov [r12+4h],r9w");
         check(|a| a.store(W32, Mem::at(RBP, 0), R9), "mov [rbp],r9d");
         check(|a| a.store(W64, Mem::at(R13, 0), RDX), "mov [r13],rdx");
-        check(|a| a.store_imm64(Mem::at(R15, -128), -2), "mov qword ptr [r15-80h],0FFFFFFFFFFFFFFFEh");
+        check(
+            |a| a.store_imm64(Mem::at(R15, -128), -2),
+            "mov qword ptr [r15-80h],0FFFFFFFFFFFFFFFEh",
+        );
         check(|a| a.store_imm16(Mem::at(R15, 128), 0x402), "mov word ptr [r15+80h],402h");
         check(|a| a.lea(W64, RAX, Mem::indexed(RAX, R12, 0, -1)), "lea rax,[rax+r12-1h]");
         check(|a| a.alu(Alu::Xor, W32, RBX, R11), "xor ebx,r11d");

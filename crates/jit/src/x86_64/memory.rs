@@ -12,6 +12,10 @@ use units::{PAGE_SHIFT, PAGE_SIZE};
 
 use Width::{W8, W16, W32, W64};
 
+/// The offset in a page, which is also the way in a fast entry.
+#[expect(clippy::cast_possible_truncation, reason = "a page is small")]
+const PAGE_MASK: i32 = (PAGE_SIZE - 1) as i32;
+
 /// What a memory op does with the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -193,22 +197,28 @@ impl Emitter<'_> {
         }
         // 1: page, and the place of its entry
         self.asm.mov(W64, RDX, RAX);
-        let ignored = u8::try_from(64 - around.shape.va_bits).expect("addresses have 64 bits at most");
+        let ignored =
+            u8::try_from(64 - around.shape.va_bits).expect("addresses have 64 bits at most");
         if ignored != 0 {
             self.asm.shifti(Shift::Shl, W64, RDX, ignored);
         }
         let shift = u8::try_from(PAGE_SHIFT).expect("small") + ignored;
         self.asm.shifti(Shift::Shr, W64, RDX, shift);
-        self.asm.alui(Alu::And, W32, RAX, int(PAGE_SIZE as usize - 1));
+        self.asm.alui(Alu::And, W32, RAX, PAGE_MASK);
         if datum.bytes() > 1 && datum != Datum::Aligned {
-            let last = PAGE_SIZE as usize - datum.bytes() as usize;
-            self.asm.alui(Alu::Cmp, W32, RAX, int(last));
+            let last = PAGE_MASK + 1 - int(datum.bytes() as usize);
+            self.asm.alui(Alu::Cmp, W32, RAX, last);
             self.asm.jcc(Cc::A, slow);
         }
         self.asm.imuli(W32, RCX, RDX, hit::INDEX_FACTOR.cast_signed());
         // Index times 16 is the entry's offset.
         let scale = hit::ENTRY_BYTES.trailing_zeros();
-        self.asm.shifti(Shift::Shr, W32, RCX, u8::try_from(hit::INDEX_SHIFT - scale).expect("small"));
+        self.asm.shifti(
+            Shift::Shr,
+            W32,
+            RCX,
+            u8::try_from(hit::INDEX_SHIFT - scale).expect("small"),
+        );
         self.asm.alui(Alu::And, W32, RCX, int((hit::FAST_ENTRIES - 1) * hit::ENTRY_BYTES));
         // 2: the tag
         let entries = if kind == Kind::Load { hit::READ_AT } else { hit::WRITE_AT };
@@ -221,7 +231,7 @@ impl Emitter<'_> {
         }
         // 3: clock and stamp
         self.asm.mov(W32, RDX, RCX);
-        self.asm.alui(Alu::And, W32, RDX, int(PAGE_SIZE as usize - 1));
+        self.asm.alui(Alu::And, W32, RDX, PAGE_MASK);
         self.asm.inc(R14);
         if around.shape.stamps == hit::Stamps::Kept {
             self.asm.store(W64, Mem::indexed(R13, RDX, 3, int(hit::STAMPS_AT)), R14);

@@ -9,8 +9,7 @@ use std::ops::RangeInclusive;
 use Width::{W8, W16, W32, W64};
 
 /// The conditions of the compare ops, in the order of their codes.
-const TESTS: [Cc; 10] =
-    [Cc::E, Cc::Ne, Cc::B, Cc::Ae, Cc::Be, Cc::A, Cc::L, Cc::Ge, Cc::Le, Cc::G];
+const TESTS: [Cc; 10] = [Cc::E, Cc::Ne, Cc::B, Cc::Ae, Cc::Be, Cc::A, Cc::L, Cc::Ge, Cc::Le, Cc::G];
 
 /// Which of a run of ten codes, one for each of [`TESTS`], `code` is in.
 fn test_in(code: Code, first: Code) -> Option<Cc> {
@@ -23,43 +22,48 @@ fn within(code: Code, range: RangeInclusive<Code>) -> bool {
     range.contains(&code)
 }
 
-/// A compare op taken apart: whether the second operand is an immediate, and the width.
-type Form = (Option<Cc>, bool, Width);
+/// A compare op taken apart: the condition, where the second operand is from, and the width.
+type Form = (Cc, Second, Width);
+
+/// The second operand of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Second {
+    Reg,
+    Imm,
+}
 
 fn set_form(code: Code) -> Option<Form> {
     let forms = [
-        (Code::SetEq32, false, W32),
-        (Code::SetIEq32, true, W32),
-        (Code::SetEq64, false, W64),
-        (Code::SetIEq64, true, W64),
+        (Code::SetEq32, Second::Reg, W32),
+        (Code::SetIEq32, Second::Imm, W32),
+        (Code::SetEq64, Second::Reg, W64),
+        (Code::SetIEq64, Second::Imm, W64),
     ];
     form_of(code, &forms)
 }
 
 fn branch_form(code: Code) -> Option<Form> {
     let forms = [
-        (Code::CmpBrEq32, false, W32),
-        (Code::CmpBrEq64, false, W64),
-        (Code::CmpIBrEq32, true, W32),
-        (Code::CmpIBrEq64, true, W64),
+        (Code::CmpBrEq32, Second::Reg, W32),
+        (Code::CmpBrEq64, Second::Reg, W64),
+        (Code::CmpIBrEq32, Second::Imm, W32),
+        (Code::CmpIBrEq64, Second::Imm, W64),
     ];
     form_of(code, &forms)
 }
 
 fn step_form(code: Code) -> Option<Form> {
     let forms = [
-        (Code::StepCmpBrEq32, false, W32),
-        (Code::StepCmpIBrEq32, true, W32),
-        (Code::StepCmpBrEq64, false, W64),
-        (Code::StepCmpIBrEq64, true, W64),
+        (Code::StepCmpBrEq32, Second::Reg, W32),
+        (Code::StepCmpIBrEq32, Second::Imm, W32),
+        (Code::StepCmpBrEq64, Second::Reg, W64),
+        (Code::StepCmpIBrEq64, Second::Imm, W64),
     ];
     form_of(code, &forms)
 }
 
-fn form_of(code: Code, forms: &[(Code, bool, Width)]) -> Option<Form> {
-    forms.iter().find_map(|&(first, immediate, w)| {
-        test_in(code, first).map(|cc| (Some(cc), immediate, w))
-    })
+fn form_of(code: Code, forms: &[(Code, Second, Width)]) -> Option<Form> {
+    forms.iter().find_map(|&(first, second, w)| test_in(code, first).map(|cc| (cc, second, w)))
 }
 
 impl Emitter<'_> {
@@ -129,7 +133,8 @@ impl Emitter<'_> {
     fn arithmetic(&mut self, op: &Op) -> bool {
         let code = op.code;
         // Codes of 32 and 64 bits alternate.
-        let w = |first: Code| if (code as u16 - first as u16).is_multiple_of(2) { W32 } else { W64 };
+        let w =
+            |first: Code| if (code as u16 - first as u16).is_multiple_of(2) { W32 } else { W64 };
         match code {
             Code::Add32 | Code::Add64 => self.binary(op, Alu::Add, w(Code::Add32)),
             Code::Sub32 | Code::Sub64 => self.binary(op, Alu::Sub, w(Code::Sub32)),
@@ -403,8 +408,8 @@ impl Emitter<'_> {
             Code::SelZ32 => self.select_zero(op, W32),
             Code::SelZ64 => self.select_zero(op, W64),
             _ => match set_form(op.code) {
-                Some((Some(cc), immediate, w)) => self.compare_set(op, cc, immediate, w),
-                _ => return false,
+                Some(form) => self.compare_set(op, form),
+                None => return false,
             },
         }
         true
@@ -484,9 +489,9 @@ impl Emitter<'_> {
 
     /// d = (a cc b) ? 1 : 0; 32-bit operands are shifted left by x first.
     #[expect(clippy::cast_possible_truncation, reason = "masked")]
-    fn compare_set(&mut self, op: &Op, cc: Cc, immediate: bool, w: Width) {
+    fn compare_set(&mut self, op: &Op, (cc, second, w): Form) {
         let a = self.source(op.a);
-        let b = (!immediate).then(|| self.source(op.b));
+        let b = (second == Second::Reg).then(|| self.source(op.b));
         let shift = if w == W32 { op.x as u8 & 31 } else { 0 };
         let left = if shift == 0 {
             a
@@ -546,11 +551,11 @@ impl Emitter<'_> {
             Code::BrBit0 => self.branch_bit(op, Cc::Ae),
             Code::BrBit1 => self.branch_bit(op, Cc::B),
             code => {
-                if let Some((Some(cc), immediate, w)) = branch_form(code) {
-                    self.compare_branch(op, cc, immediate, w);
-                } else if let Some((Some(cc), immediate, w)) = step_form(code) {
+                if let Some(form) = branch_form(code) {
+                    self.compare_branch(op, form);
+                } else if let Some(form) = step_form(code) {
                     self.step(op);
-                    self.compare_branch(op, cc, immediate, w);
+                    self.compare_branch(op, form);
                 } else {
                     return false;
                 }
@@ -579,9 +584,9 @@ impl Emitter<'_> {
         self.cache.wrote(op.d);
     }
 
-    fn compare_branch(&mut self, op: &Op, cc: Cc, immediate: bool, w: Width) {
+    fn compare_branch(&mut self, op: &Op, (cc, second, w): Form) {
         let a = self.source(op.a);
-        let b = (!immediate).then(|| self.source(op.b));
+        let b = (second == Second::Reg).then(|| self.source(op.b));
         self.record(CcKind::from_raw(op.x), a, value_of(b, op), Value::Imm(0));
         let imm = op.imm;
         self.go_if(cc, |asm| match b {

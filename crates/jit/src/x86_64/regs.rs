@@ -127,7 +127,8 @@ impl Cache {
             Some(h) => Some(h.used + 1),
         };
         let at = (0..POOL.len()).filter_map(|at| Some((age(at)?, at))).min();
-        let (_, at) = at.expect("an op has at most four slots, and as many registers are never pinned");
+        let (_, at) =
+            at.expect("an op has at most four slots, and as many registers are never pinned");
         self.write_back_one(asm, at);
         at
     }
@@ -220,7 +221,8 @@ impl Uses {
         let used = |slot: &u8| self.nr[usize::from(*slot)] > 0;
         let mut slots: Vec<u8> = (0..TEMPORARIES).filter(used).collect();
         let temporaries = (TEMPORARIES..=u8::MAX).filter(used).count();
-        let room = if slots.len() + temporaries <= POOL.len() { POOL.len() } else { POOL.len() - 4 };
+        let room =
+            if slots.len() + temporaries <= POOL.len() { POOL.len() } else { POOL.len() - 4 };
         slots.sort_by_key(|&slot| std::cmp::Reverse(self.nr[usize::from(slot)]));
         slots.truncate(room);
         let pin = |slot: u8| Pin { slot, written: self.written[usize::from(slot)] };

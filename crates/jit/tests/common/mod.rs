@@ -7,9 +7,7 @@ use arch::{SwitchKind, TableLevel};
 use cpu::{Bus, Scalar};
 use jit::HitBus;
 use mmu::hit::HitShape;
-use mmu::{
-    Access, Controls, CpuTlb, Fault, Geometry, HitPath, Model, OnDenial, parse_arrays,
-};
+use mmu::{Access, Controls, CpuTlb, Fault, Geometry, HitPath, Model, OnDenial, parse_arrays};
 use phys::Ram;
 use tables::{Tables, Words};
 use units::{Asid, CpuId, PAGE_SIZE, PhysAddr, VirtAddr};
@@ -65,7 +63,11 @@ impl<A: Words, M: Model> Paged<A, M> {
     }
 
     /// Both pages of an access that crosses, and the bytes on the first.
-    fn split(&mut self, va: VirtAddr, access: Access) -> Result<(PhysAddr, PhysAddr, usize), Fault> {
+    fn split(
+        &mut self,
+        va: VirtAddr,
+        access: Access,
+    ) -> Result<(PhysAddr, PhysAddr, usize), Fault> {
         let first = PAGE_SIZE - va.page_offset();
         let low = self.translate(va, access)?;
         let high = self.translate(va.wrapping_add(first), access)?;
@@ -165,7 +167,8 @@ impl Random {
     }
     /// Small, large, at the edges, or anything.
     pub fn value(&mut self) -> u64 {
-        let edges = [0, 1, 2, 3, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 1 << 31, (1 << 31) - 1, u64::MAX];
+        let edges =
+            [0, 1, 2, 3, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 1 << 31, (1 << 31) - 1, u64::MAX];
         match self.below(5) {
             0 => self.pick(&edges),
             1 => self.pick(&edges).wrapping_neg(),
