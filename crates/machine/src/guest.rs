@@ -3,7 +3,7 @@
 use crate::bus::World;
 use crate::clock::{Outside, Priced, Pricing};
 use crate::regs::Regs;
-use crate::{Outcome, RunConfig, RunError, RunErrorKind};
+use crate::{Engine, Outcome, RunConfig, RunError, RunErrorKind};
 use arch::{Arm64, Platform, X86_64};
 use cpu::{Cpu, CpuState, Exit};
 use events::{ByOp, Counters, Event, Sink, Tracer};
@@ -127,6 +127,23 @@ where
     task: Option<TaskId>,
 }
 
+impl<A, S, M> Vcpu<A, S, M>
+where
+    A: HwWalk + arch::Arch,
+    S: Observer,
+    M: Model,
+{
+    fn new(engine: Engine) -> Self {
+        let mut cpu = Cpu::new(arch_of::<A>());
+        if engine == Engine::Jit
+            && let Some(native) = jit::native()
+        {
+            cpu.set_native(native, cpu::engine::HOT);
+        }
+        Vcpu { cpu, task: None }
+    }
+}
+
 struct Guest<'a, A, S, M>
 where
     A: HwWalk + arch::Arch,
@@ -196,9 +213,7 @@ where
         world.ns_per_kilo_instruction = pricing.ns(&Counters::new(), 1024);
         let mut guest = Guest {
             world,
-            vcpus: (0..config.machine.hw.cpus.max(1))
-                .map(|_| Vcpu { cpu: Cpu::new(arch_of::<A>()), task: None })
-                .collect(),
+            vcpus: (0..config.machine.hw.cpus.max(1)).map(|_| Vcpu::new(config.engine)).collect(),
             saved: BTreeMap::new(),
             outside: Outside::new(pricing, console),
             config,
