@@ -3,6 +3,7 @@
 //! Source: Linux mm/mmap.c, mm/vma.c.
 
 use crate::errno::Errno;
+use crate::ksm::MmKsm;
 use crate::filemap::FileId;
 use crate::mmu_gather::MmuGather;
 use crate::vma::{MmStruct, Rss, VmFlags, VmProt, Vma, VmaId};
@@ -96,6 +97,7 @@ impl<P: Platform> Mm<P> {
             pgtables: 1,
             tlb_batch_pending: 0,
             tlb_batch_flushed: 0,
+            ksm: MmKsm::default(),
         });
         Ok(id)
     }
@@ -310,6 +312,7 @@ impl<P: Platform> Mm<P> {
             self.do_munmap(mm, at, end);
         }
         let id = self.insert_vma(self.new_vma(mm, at, end, prot, flags, backing));
+        self.ksm_add_vma(id);
         self.merge_vma(id);
         if flags.intersects(MapFlags::POPULATE | MapFlags::LOCKED) && !prot.is_empty() {
             // mm_populate() ignores failure.

@@ -64,6 +64,9 @@ impl<P: Platform> Mm<P> {
         }
         self.validate_mapcounts(&mut all);
         self.validate_swap(&mut all);
+        for what in self.validate_ksm() {
+            all.complain(what);
+        }
         all.violations.extend(self.pt.violations.iter().map(|v| Violation { what: v.clone() }));
         all.violations
     }
@@ -154,6 +157,9 @@ impl<P: Platform> Mm<P> {
                 match self.folio_test(folio, PageFlags::ANON) {
                     true => found.anon += 1,
                     false => found.file += 1,
+                }
+                if self.folio_test_ksm(folio) && self.page_anon_exclusive(pfn) {
+                    found.complain(format!("{va} maps a merged page that claims to be exclusive"));
                 }
                 if self.folio_test(folio, PageFlags::ANON)
                     && let Some(vma) = self.vma_lookup(mm, va)

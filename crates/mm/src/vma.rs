@@ -1,6 +1,7 @@
 //! Virtual memory areas and the address spaces that they make up.
 
 use crate::filemap::FileId;
+use crate::ksm::MmKsm;
 use crate::rmap::AnonVmaId;
 use arch::{MmId, VmaProt};
 use std::collections::BTreeMap;
@@ -193,6 +194,8 @@ pub struct MmStruct {
     pub(crate) tlb_batch_pending: u64,
     /// The same, as of the last flush that caught up.
     pub(crate) tlb_batch_flushed: u64,
+    /// What KSM knows of it.
+    pub ksm: MmKsm,
 }
 
 impl MmStruct {

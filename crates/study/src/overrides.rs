@@ -29,6 +29,7 @@ switches! {
     contpte_get_early_stop
     fork_copies_tlb_batch
     gup_fast_recheck_lockless
+    ksm_fault_write
     gup_hugetlb_unified
     gup_merge_grab
     gup_pte_batch
