@@ -14,4 +14,5 @@ pub mod groundtruth;
 pub mod guest;
 pub mod gup;
 pub mod ksm;
+pub mod program;
 pub mod report;

@@ -492,14 +492,6 @@ impl<P: Platform> Mm<P> {
         }
     }
 
-    /// What a program that replaces another inherits (`ksm_execve()`, `MMF_INIT_MASK`).
-    pub fn ksm_execve(&mut self, old: MmId, new: MmId) {
-        if self.mm_struct(old).ksm.merge_any {
-            self.mm_mut(new).ksm.merge_any = true;
-            self.ksm_enter(new);
-        }
-    }
-
     /// `prctl(PR_SET_MEMORY_MERGE, 1)`: every VMA that can be is mergeable, also new ones.
     /// Source: Linux mm/ksm.c `ksm_enable_merge_any()`.
     pub fn ksm_enable_merge_any(&mut self, id: MmId) {

@@ -8,6 +8,7 @@ mod gup_test;
 mod mm_events;
 mod proc;
 mod proc_maps;
+mod ksm;
 mod sysfs;
 
 pub(crate) use mm_events::MmEvents;
@@ -193,7 +194,7 @@ where
         pseudo.push(file);
         PseudoId(u16::try_from(pseudo.len() - 1).expect("pseudo-files are few"))
     };
-    for (path, file) in sysfs::table().into_iter().chain(proc::table()) {
+    for (path, file) in sysfs::table().into_iter().chain(ksm::table()).chain(proc::table()) {
         let mode = file.mode();
         let id = add(file);
         vfs.place(&path, Kind::Pseudo(id), mode);

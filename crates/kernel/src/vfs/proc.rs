@@ -4,7 +4,7 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::PseudoFile;
+use super::{PseudoFile, ksm};
 use super::proc_maps;
 use super::sysfs::{Table, Text, Values, knob};
 use crate::abi::machine_name;
@@ -59,7 +59,7 @@ pub(super) fn process_table<P: Platform>() -> Vec<(&'static str, Arc<dyn PseudoF
 where
     P::Sink: CountsByScope,
 {
-    let texts: [(&'static str, ProcessText<P>); 8] = [
+    let texts: [(&'static str, ProcessText<P>); 10] = [
         ("maps", proc_maps::maps),
         ("smaps", proc_maps::smaps),
         ("status", proc_maps::status),
@@ -68,6 +68,8 @@ where
         ("cmdline", |_, p| String::from_utf8_lossy(&p.cmdline).into_owned()),
         ("comm", |k, p| format!("{}\n", k.comm_of(p))),
         ("oom_score", |_, _| "0\n".to_owned()),
+        ("ksm_merging_pages", ksm::merging_pages),
+        ("ksm_stat", ksm::stat),
     ];
     let mut table: Vec<(&'static str, Arc<dyn PseudoFile<P>>)> = Vec::new();
     for (name, text) in texts {
