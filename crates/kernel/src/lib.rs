@@ -16,6 +16,7 @@
 mod abi;
 mod auxv;
 mod counts;
+mod creds;
 mod elf;
 mod errno;
 mod exec;

@@ -112,6 +112,17 @@ pub struct Settings {
     pub swap_bytes: u64,
     /// Folio sizes and when they are used: `"64kB": "always"`.
     pub thp: BTreeMap<String, String>,
+    /// The user that the guest ran as.
+    #[serde(default, skip_serializing_if = "is_root")]
+    pub uid: u32,
+    /// What was written to the kernel's files before the guest started.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub write: BTreeMap<String, String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_root(uid: &u32) -> bool {
+    *uid == 0
 }
 
 /// What one kind of kernel entry did, its page faults apart.
