@@ -233,7 +233,7 @@ fn a_process_can_have_everything_merged() {
 #[test]
 fn smart_scan_skips_pages_that_never_merge() {
     let mut guest = on::<Arm64>("v7.3");
-    mergeable(&mut guest, AT, 8, |i| i as u8 + 1);
+    mergeable(&mut guest, AT, 8, |i| u8::try_from(i).expect("few pages") + 1);
     // Ages 0 to 3 are looked at (the fourth look allows one skip), then one round is skipped, …
     scan(&mut guest, 4);
     assert_eq!(guest.mm.ksm.stats().pages_skipped, 0);

@@ -17,14 +17,8 @@ const T: u64 = N / 512;
 /// `max_page_sharing`.
 const SHARERS: u64 = 256;
 
-const KERNELS: [&str; 6] = [
-    "v6.1",
-    "v6.5-ksm-walk-vma",
-    "v6.1+ksm-walk-vma",
-    "v6.1+ksm-walk-vma-pud",
-    "v6.12",
-    "v7.3",
-];
+const KERNELS: [&str; 6] =
+    ["v6.1", "v6.5-ksm-walk-vma", "v6.1+ksm-walk-vma", "v6.1+ksm-walk-vma-pud", "v6.12", "v7.3"];
 
 /// What looking for merged pages counts, beside the faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,9 +58,7 @@ impl Lookups {
                 Lookups { follow_page: looks, refs: 2 * looks, ..by_address }
             }
             "v6.1+ksm-walk-vma" => Lookups { walks: looks, callbacks: looks, ..by_address },
-            "v6.1+ksm-walk-vma-pud" => {
-                Lookups { walks: looks, callbacks: 2 * looks, ..by_address }
-            }
+            "v6.1+ksm-walk-vma-pud" => Lookups { walks: looks, callbacks: 2 * looks, ..by_address },
             "v6.12" => Lookups { folio_walks: looks, ..by_address },
             // A walk ends at each merged page, and one more at the end of the range. Each page is
             // read by the walk that finds it and by the next, which resumes there. Each walk enters
@@ -86,10 +78,13 @@ fn all(by_scope: &ByScope, event: Event) -> u64 {
 }
 
 fn flushes_of_a_page<A: Arch>(by_scope: &ByScope) -> u64 {
-    all(by_scope, match A::ID {
-        ArchId::Arm64 => Event::TlbiVale1is,
-        ArchId::X86_64 => Event::Invlpg,
-    })
+    all(
+        by_scope,
+        match A::ID {
+            ArchId::Arm64 => Event::TlbiVale1is,
+            ArchId::X86_64 => Event::Invlpg,
+        },
+    )
 }
 
 fn guest<A: Arch>(kernel: &str, folio_kib: u64) -> Guest<A> {

@@ -239,8 +239,7 @@ impl<P: Platform> Mm<P> {
         let mm = &mut *self.enter(op);
         let mut gather = MmuGather::new(vma.mm, Teardown::Partial);
         let mut ops = ColdWalk { gather: &mut gather, cooling };
-        let ControlFlow::Continue(()) =
-            walk_page_range(mm, vma.mm, Span { start, end }, &mut ops);
+        let ControlFlow::Continue(()) = walk_page_range(mm, vma.mm, Span { start, end }, &mut ops);
         gather.end_vma(mm);
         gather.finish(mm);
         Ok(())

@@ -3,8 +3,8 @@
 //! Source: Linux mm/mmap.c, mm/vma.c.
 
 use crate::errno::Errno;
-use crate::ksm::MmKsm;
 use crate::filemap::FileId;
+use crate::ksm::MmKsm;
 use crate::mmu_gather::MmuGather;
 use crate::vma::{MmStruct, Rss, VmFlags, VmProt, Vma, VmaId};
 use crate::{Mm, memory};

@@ -197,9 +197,9 @@ pub(super) fn merging_pages<P: Platform>(kernel: &Kernel<P>, process: &Process) 
 pub(super) fn stat<P: Platform>(kernel: &Kernel<P>, process: &Process) -> String {
     let ksm = state(kernel, process);
     let yes_or_no = |yes| if yes { "yes" } else { "no" };
-    let mergeable = process.mm.is_some_and(|mm| {
-        kernel.mm.vmas(mm).any(|vma| vma.flags.contains(VmFlags::MERGEABLE))
-    });
+    let mergeable = process
+        .mm
+        .is_some_and(|mm| kernel.mm.vmas(mm).any(|vma| vma.flags.contains(VmFlags::MERGEABLE)));
     format!(
         "ksm_rmap_items {}\nksm_zero_pages {}\nksm_merging_pages {}\nksm_process_profit {}\n\
          ksm_merge_any: {}\nksm_mergeable: {}\n",

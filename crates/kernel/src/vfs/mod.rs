@@ -5,10 +5,10 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod gup_test;
+mod ksm;
 mod mm_events;
 mod proc;
 mod proc_maps;
-mod ksm;
 mod sysfs;
 
 pub(crate) use mm_events::MmEvents;

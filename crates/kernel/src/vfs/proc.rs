@@ -4,9 +4,9 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::{PseudoFile, ksm};
 use super::proc_maps;
 use super::sysfs::{Table, Text, Values, knob};
+use super::{PseudoFile, ksm};
 use crate::abi::machine_name;
 use crate::counts::CountsByScope;
 use crate::errno::{ENOENT, ESRCH};

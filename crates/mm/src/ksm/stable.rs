@@ -235,8 +235,7 @@ fn prune_is_due(ksm: &mut Ksm, id: StableId) -> bool {
 /// Of two pages with room, the one with more sharers is to fill up first.
 fn is_better(ksm: &Ksm, dup: StableId, best: StableId) -> bool {
     ksm.is_page_sharing_candidate(dup, 0)
-        && (!ksm.is_page_sharing_candidate(best, 0)
-            || ksm[dup].items.len() > ksm[best].items.len())
+        && (!ksm.is_page_sharing_candidate(best, 0) || ksm[dup].items.len() > ksm[best].items.len())
 }
 
 /// Where a search in the stable tree ended.

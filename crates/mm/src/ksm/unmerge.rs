@@ -228,13 +228,7 @@ impl<P: Platform> MmWalkOps<P> for BreakKsmRangeOps {
     type Stop = VirtAddr;
     const CALLBACKS: Callbacks = Callbacks::PMD_ENTRY;
 
-    fn pmd_entry(
-        &mut self,
-        mm: &mut Mm<P>,
-        _: &MmWalk,
-        pmdp: Pmdp,
-        span: Span,
-    ) -> Step<VirtAddr> {
+    fn pmd_entry(&mut self, mm: &mut Mm<P>, _: &MmWalk, pmdp: Pmdp, span: Span) -> Step<VirtAddr> {
         mm.fentry(Event::FnBreakKsmPmdEntry);
         let Some(first) = pte_offset_map_lock(mm, pmdp, span.start) else {
             return Step::Continue(Action::Subtree);
@@ -255,9 +249,7 @@ impl<P: Platform> MmWalkOps<P> for BreakKsmRangeOps {
 ///
 /// # Errors
 /// ENOMEM if there is no room for copies.
-pub(super) fn unmerge_and_remove_all_rmap_items<P: Platform>(
-    mm: &mut Mm<P>,
-) -> Result<(), Errno> {
+pub(super) fn unmerge_and_remove_all_rmap_items<P: Platform>(mm: &mut Mm<P>) -> Result<(), Errno> {
     let mut at = 0;
     while at < mm.ksm.slots.len() {
         mm.ksm.cursor.slot = at;

@@ -36,8 +36,7 @@ impl<P: Platform> Mm<P> {
                 NodeKind::Dup(_) => now.dups += 1,
             }
             let n = node.items.len() as u64;
-            (now.shared, now.sharing) =
-                (now.shared + n.min(1), now.sharing + n.saturating_sub(1));
+            (now.shared, now.sharing) = (now.shared + n.min(1), now.sharing + n.saturating_sub(1));
             let placed = |item: &RmapId| ksm[*item].place == Place::Stable(StableId(id));
             if !node.items.iter().all(placed) {
                 wrong.push(format!("stable node {id} lists an item that is not in it"));
@@ -105,4 +104,3 @@ impl<P: Platform> Mm<P> {
         self.folio_stable_node(folio) == Some(id)
     }
 }
-
