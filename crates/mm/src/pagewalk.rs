@@ -182,7 +182,12 @@ fn walk_vma<P: Platform, O: MmWalkOps<P>>(
         mm.pt.count(Event::PageWalkCallback, 1);
         ops.pre_vma(mm, walk, span)?;
     }
-    let result = walk_pgd_range(mm, ops, walk, span);
+    // hugetlb has a callback of its own, which nobody has here.
+    let hugetlb = walk.vma.is_some_and(|vma| mm.vma(vma).huge.is_some());
+    let result = match hugetlb {
+        true => ControlFlow::Continue(()),
+        false => walk_pgd_range(mm, ops, walk, span),
+    };
     if O::CALLBACKS.contains(Callbacks::POST_VMA) {
         mm.pt.count(Event::PageWalkCallback, 1);
         ops.post_vma(mm, walk);

@@ -133,6 +133,7 @@ fn report(
         arch: outcome.arch.name().to_owned(),
         by_syscall,
         cpus: config.machine.hw.cpus,
+        dmesg: outcome.dmesg.clone(),
         events: EventCounts::from(&total),
         exit: exit(outcome.exit),
         faults,

@@ -18,6 +18,7 @@ mod process;
 mod sched;
 mod signal;
 mod stat;
+mod syslog;
 mod time;
 
 use crate::counts::CountsByScope;
@@ -318,6 +319,7 @@ syscalls! {
     getrandom Full, misc::getrandom;
     uname Full, misc::uname;
     sysinfo Full, misc::sysinfo;
+    syslog Partial("all of the log or its size; no waiting for messages; the console has no level"), syslog::syslog;
 }
 
 #[cfg(test)]

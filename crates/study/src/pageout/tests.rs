@@ -21,6 +21,7 @@ fn record(point: &Point, events: &[(Event, u64)], unfold: &[(Event, u64)]) -> St
         arch: point.arch.clone(),
         by_syscall,
         cpus: 1,
+        dmesg: Vec::new(),
         events: EventCounts::from(&Counters::new()),
         exit: Exit { signal: None, status: 0 },
         faults,
