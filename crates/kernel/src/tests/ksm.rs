@@ -74,7 +74,7 @@ mod check {
             ("merge_across_nodes", 1, "2"),
             ("use_zero_pages", 0, "2"),
             ("max_page_sharing", 256, "1"),
-            ("stable_node_chains_prune_millisecs", 2000, ""),
+            ("stable_node_chains_prune_millisecs", 2000, "soon"),
             ("smart_scan", 1, "5"),
         ] {
             assert_eq!(value(&mut g, name), boot, "{name}");
@@ -100,8 +100,12 @@ mod check {
             g.outside.now_ns += 20 * MS;
             ksmd(&mut g);
         }
-        assert!(value(&mut g, "pages_sharing") >= PAGES - 1);
+        assert!(value(&mut g, "pages_sharing") >= PAGES - 1, "{:?}", g.kernel.mm.ksm.stats());
         assert_eq!(g.call("prctl", &[67, 0, 0, 0, 0]), 0);
+        // Every page has its copy; ksmd finds out when it comes by.
+        assert!(g.slurp("/proc/vmstat").contains(&format!("cow_ksm {PAGES}\n")));
+        g.outside.now_ns += 20 * MS;
+        ksmd(&mut g);
         assert_eq!(g.slurp("/proc/self/ksm_merging_pages"), "0\n");
     }
 
