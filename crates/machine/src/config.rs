@@ -1,6 +1,7 @@
 //! What a run is asked for.
 
 use arch::KernelConfig;
+use events::TraceLimits;
 use mm::Thp;
 use mmu::Machine;
 
@@ -37,6 +38,8 @@ pub struct RunConfig {
     pub first_cpu: Option<u16>,
     /// When to give up.
     pub max_instructions: Option<u64>,
+    /// How much of what happens when is written down, if anything.
+    pub trace: Option<TraceLimits>,
 }
 
 impl RunConfig {
@@ -57,6 +60,7 @@ impl RunConfig {
             uid: 0,
             first_cpu: None,
             max_instructions: None,
+            trace: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::regs::Regs;
 use crate::{Outcome, RunConfig, RunError, RunErrorKind};
 use arch::{Arm64, Platform, X86_64};
 use cpu::{Cpu, CpuState, Exit};
-use events::{ByOp, Counters, Sink};
+use events::{ByOp, Counters, Event, Sink, Tracer};
 use kernel::{
     Console, CountsByScope, Exception, ExitStatus, Kernel, KernelOptions, Outcome as Next, Program,
     Spawn, TaskId,
@@ -46,23 +46,42 @@ pub fn run(
     pricing: &dyn Pricing,
     console: &mut dyn Console,
 ) -> Result<Outcome, RunError> {
-    match config.machine.arch {
-        ArchId::Arm64 => run_with::<Arm64, ByOp, Exact>(config, elf, ByOp::new(), pricing, console),
-        ArchId::X86_64 => {
-            run_with::<X86_64, ByOp, Exact>(config, elf, ByOp::new(), pricing, console)
-        }
+    let mut sink = ByOp::new();
+    if let Some(limits) = config.trace {
+        sink.trace(Tracer::new(event_prices(pricing), limits));
     }
+    match config.machine.arch {
+        ArchId::Arm64 => run_with::<Arm64, ByOp, Exact>(config, elf, sink, pricing, console),
+        ArchId::X86_64 => run_with::<X86_64, ByOp, Exact>(config, elf, sink, pricing, console),
+    }
+}
+
+/// Picoseconds of one event of each kind.
+fn event_prices(pricing: &dyn Pricing) -> Vec<u64> {
+    const MANY: u64 = 1 << 20;
+    let price = |&event: &Event| {
+        let mut counts = Counters::new();
+        counts.add(event, MANY);
+        pricing.ns(&counts, 0).saturating_mul(1000) / MANY
+    };
+    Event::ALL.iter().map(price).collect()
 }
 
 /// A sink that a run can be made with.
 pub trait Observer: Sink + CountsByScope + Priced + 'static {
     /// What it has counted, by op if it knows.
     fn finish(self) -> ByOp;
+    /// The kernel is about to run on `cpu`, at `ns`; for sinks that write down what happens when.
+    fn set_clock(&mut self, _: CpuId, _: u64) {}
 }
 
 impl Observer for ByOp {
     fn finish(self) -> ByOp {
         self
+    }
+
+    fn set_clock(&mut self, cpu: CpuId, ns: u64) {
+        ByOp::set_clock(self, cpu, ns);
     }
 }
 
@@ -263,6 +282,7 @@ where
         self.world.kernel.mm.pt.cpu = cpu;
         let task = self.world.kernel.schedule(cpu);
         self.load_registers(n, task);
+        self.set_trace_clock(cpu);
         let task = task?;
         let next = {
             let state = self.vcpus[n].cpu.state_mut();
@@ -273,6 +293,15 @@ where
             return Some(self.after());
         }
         Some(self.run_task(n, task))
+    }
+
+    /// Tells a trace where and when the kernel is about to run.
+    fn set_trace_clock(&mut self, cpu: CpuId) {
+        let sink = &mut self.world.kernel.mm.pt.sink;
+        if sink.watches_ptes() {
+            let now = self.outside.ns(sink);
+            sink.set_clock(cpu, now);
+        }
     }
 
     /// Makes CPU `n` hold the registers of `task`.
@@ -354,6 +383,7 @@ where
             let retired = self.vcpus[n].cpu.retired_nr();
             self.outside.instructions += retired;
             left = left.saturating_sub(retired);
+            self.set_trace_clock(self.world.cpu);
             let next = match self.handle(n, task, exit) {
                 Ok(next) => next,
                 Err(error) => return Turn::Over(Err(error)),
@@ -436,18 +466,23 @@ where
         }
         let virtual_ns = self.outside.ns(&self.world.kernel.mm.pt.sink);
         let kernel = self.world.kernel;
+        let exit = kernel.exit_status().unwrap_or(ExitStatus::Exited(0));
+        let unknown_syscalls = kernel.unknown_syscalls();
+        let dmesg = kernel.dmesg();
         let thp = Thp::orders().map(|o| (o, kernel.mm.thp.size(o).stats)).collect();
+        let mut sink = kernel.mm.pt.sink.finish();
         Ok(Outcome {
             arch: arch_of::<A>(),
-            exit: kernel.exit_status().unwrap_or(ExitStatus::Exited(0)),
+            exit,
             instructions: self.outside.instructions,
             tlb: kernel.mm.pt.tlb.stats(),
             vmstat: kernel.mm.vmstat.clone(),
             thp,
             virtual_ns,
-            dmesg: kernel.dmesg(),
-            unknown_syscalls: kernel.unknown_syscalls(),
-            sink: kernel.mm.pt.sink.finish(),
+            dmesg,
+            unknown_syscalls,
+            trace: sink.take_trace(),
+            sink,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! What to run.
 
 use crate::{Guest, Override, ThpSetting, status};
+use events::TraceLimits;
 use report::Failure;
 use std::fs;
 use units::ArchId;
@@ -85,6 +86,8 @@ pub struct RunRequest {
     pub check: bool,
     /// When to give up.
     pub max_instructions: Option<u64>,
+    /// How much of what happens when is written down, if anything.
+    pub trace: Option<TraceLimits>,
     /// What to run.
     pub program: Program,
 }
@@ -113,6 +116,7 @@ impl RunRequest {
             seed: 0,
             check: false,
             max_instructions: None,
+            trace: None,
             program,
         }
     }
