@@ -121,6 +121,11 @@ impl<P: Platform> Kernel<P> {
         flags.contains(PageFlags::ANON) && !flags.contains(PageFlags::SWAPBACKED)
     }
 
+    /// Whether a frame is a merged page.
+    pub(crate) fn is_ksm(&self, pfn: Pfn) -> bool {
+        self.head_flags(pfn).contains(PageFlags::KSM)
+    }
+
     /// How many page-table entries map a frame.
     pub(crate) fn mapcount(&self, pfn: Pfn) -> u64 {
         let pages = &self.mm.pt.pages;
