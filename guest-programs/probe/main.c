@@ -2,7 +2,7 @@
  *
  * Each phase is one line `@@{json}` (window.h) with the counters that the kernel keeps in /sys/kernel/debug/mm_events.
  * Environment: NTHR=n starts n spinning threads first, VERIFY checks the data after a refault, EV_META is put into
- * every line, EV_OFF leaves the counters alone. The same binary runs on Linux and under ptescope. */
+ * every line, EV_OFF leaves the counters alone, ADVISE asks for large folios. The same binary runs on Linux and under ptescope. */
 #include "rt.h"
 #include "window.h"
 
@@ -48,6 +48,8 @@ static char *region(size_t size) {
     check("mmap", outer);
     long start = (long)(((unsigned long)outer + PMD_SIZE) & ~(PMD_SIZE - 1));
     check("mmap2", sys_mmap((void *)start, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED));
+    if (getenv("ADVISE"))
+        check("madvise", sys_madvise((void *)start, size, MADV_HUGEPAGE));
     return (char *)start;
 }
 

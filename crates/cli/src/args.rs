@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Compare predictions with published results of kernel changes
     Scoreboard(ScoreboardArgs),
+    /// Fit the prices of a machine to measured times
+    Calibrate(CalibrateArgs),
     /// Show one translation level by level and bit by bit, on both formats
     Walk(WalkArgs),
     /// List the machine presets, or the figures of one with their sources
@@ -130,6 +132,25 @@ pub(crate) struct ScoreboardArgs {
     /// Write JSON; to stdout, the table goes to stderr
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<String>,
+    /// How many runs at once; default: as many as the host has cores
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateArgs {
+    /// Measured times, in the form of data/observations.toml; default: the published ones
+    #[arg(value_name = "OBS.toml")]
+    pub(crate) observations: Option<String>,
+    /// Which machine's rows to fit, if there are several
+    #[arg(long, value_name = "BENCH")]
+    pub(crate) bench: Option<String>,
+    /// Fit the kernel's instructions per event instead, to a file like data/executed-linux-6.12.toml
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["observations", "bench"])]
+    pub(crate) work: Option<String>,
+    /// Write the price list, or the table of work
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<String>,
     /// How many runs at once; default: as many as the host has cores
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,

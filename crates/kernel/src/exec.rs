@@ -86,8 +86,10 @@ where
     /// # Errors
     /// [`LoadError`]: the program cannot run here.
     pub fn load(&mut self, program: &Program<'_>) -> Result<Loaded, LoadError> {
+        self.mm.pt.count_lines();
         self.mm.pt.sink.begin("execve");
         let mapped = self.map_program(program);
+        self.mm.pt.count_lines();
         self.mm.pt.sink.end();
         let Mapped { mm, pc, sp, layout } = mapped?;
         let task = self.spawn_process(program, mm, layout);

@@ -279,8 +279,10 @@ where
     ) -> Outcome {
         self.enter(task);
         let Some(mm) = self.process_of(task).mm else { return Outcome::Exited };
+        self.mm.pt.count_lines();
         self.mm.pt.sink.begin("fault");
         let result = self.mm.handle_user_fault(mm, va, access);
+        self.mm.pt.count_lines();
         self.mm.pt.sink.end();
         let Err(why) = result else { return Outcome::Resume };
         match signal::fault_info(why, va, access) {
@@ -337,12 +339,14 @@ where
             regs.set_ret(errno::as_return(ENOSYS));
             return self.leave(task, regs);
         };
+        self.mm.pt.count_lines();
         self.mm.pt.sink.begin(syscalls::context(index, &args));
         if entry == Entry::Trap {
             self.mm.pt.sink.add(Event::SyscallTrap, 1);
         }
         let mut call = Call { task, args, regs: &mut *regs, host };
         let result = syscalls::run(self, index, &mut call);
+        self.mm.pt.count_lines();
         self.mm.pt.sink.end();
         self.finish(task, regs, result)
     }
@@ -548,8 +552,10 @@ where
         }
         self.mm.pt.cpu = cpu;
         self.events.attribute(process, &self.mm.pt.sink);
+        self.mm.pt.count_lines();
         self.mm.pt.sink.begin("switch_mm");
         self.mm.pt.switch_mm(cpu, mm);
+        self.mm.pt.count_lines();
         self.mm.pt.sink.end();
         if let Some(loaded) = self.loaded.get_mut(cpu.index()) {
             *loaded = (Some(mm), Lazy::No);
@@ -560,8 +566,10 @@ where
         let Some((_, lazy)) = self.loaded.get_mut(cpu.index()) else { return };
         if std::mem::replace(lazy, Lazy::Yes) == Lazy::No {
             self.mm.pt.cpu = cpu;
+            self.mm.pt.count_lines();
             self.mm.pt.sink.begin("enter_lazy_tlb");
             self.mm.pt.enter_lazy_tlb(cpu);
+            self.mm.pt.count_lines();
             self.mm.pt.sink.end();
         }
     }

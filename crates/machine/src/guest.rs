@@ -323,7 +323,9 @@ where
             }
             self.world.started_ns = self.outside.ns(&self.world.kernel.mm.pt.sink);
             self.world.exchange_tlb();
+            let walks = self.world.walks();
             let exit = self.vcpus[n].cpu.run(&mut self.world, left);
+            self.world.count_walks(walks);
             self.world.exchange_tlb();
             let retired = self.vcpus[n].cpu.retired_nr();
             self.outside.instructions += retired;

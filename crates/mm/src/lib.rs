@@ -133,6 +133,7 @@ impl<P: Platform> DerefMut for Entered<'_, P> {
 impl<P: Platform> Drop for Entered<'_, P> {
     #[inline(always)]
     fn drop(&mut self) {
+        self.mm.pt.count_lines();
         self.mm.pt.sink.exit();
         self.mm.pt.op = self.outer;
     }
@@ -180,6 +181,7 @@ impl<P: Platform> Mm<P> {
     #[inline(always)]
     pub fn enter(&mut self, op: Op) -> Entered<'_, P> {
         let outer = std::mem::replace(&mut self.pt.op, op);
+        self.pt.count_lines();
         self.pt.sink.enter(op);
         Entered { mm: self, outer }
     }

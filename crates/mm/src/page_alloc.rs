@@ -43,6 +43,7 @@ impl<P: Platform> Mm<P> {
     pub(crate) fn alloc_block(&mut self, order: Order) -> Option<Pfn> {
         let pfn = self.rmqueue(order)?;
         self.pt.count(Event::PageAlloc, 1);
+        self.pt.count(Event::PageAllocPages, order.pages());
         self.buddy.free -= order.pages();
         Some(pfn)
     }
@@ -91,6 +92,7 @@ impl<P: Platform> Mm<P> {
     /// `free_one_page()`: gives a block back, merging buddies.
     pub(crate) fn free_block(&mut self, pfn: Pfn, order: Order) {
         self.pt.count(Event::PageFree, 1);
+        self.pt.count(Event::PageFreePages, order.pages());
         self.buddy.free += order.pages();
         let (mut pfn, mut order) = (pfn.get(), order.get());
         while order < Order::MAX.get() {

@@ -4,6 +4,7 @@
 //! asks whether a folio spans a contiguous block. Linux's counterpart is the sparse mem_map;
 //! where Linux shares words between uses, so does [`Page::private`].
 
+use crate::Lines;
 use units::{Order, Pfn};
 
 bitflags::bitflags! {
@@ -112,6 +113,7 @@ pub type Section = Option<Box<[Page]>>;
 pub struct MemMap {
     sections: Vec<Section>,
     frames: u64,
+    lines: Lines,
 }
 
 static UNUSED: Page = Page {
@@ -134,7 +136,7 @@ impl MemMap {
     /// Metadata for `frames` frames, none of them used.
     pub fn new(frames: u64) -> Self {
         let sections = (frames as usize).div_ceil(SECTION_FRAMES);
-        MemMap { sections: (0..sections).map(|_| None).collect(), frames }
+        MemMap { sections: (0..sections).map(|_| None).collect(), frames, lines: Lines::default() }
     }
 
     /// How many frames are described.
@@ -154,6 +156,7 @@ impl MemMap {
     /// If `pfn` is no RAM.
     #[inline]
     pub fn page(&self, pfn: Pfn) -> &Page {
+        self.lines.touch(pfn.get());
         match &self.sections[pfn.get() as usize >> SECTION_SHIFT] {
             Some(section) => &section[pfn.get() as usize & (SECTION_FRAMES - 1)],
             None => &UNUSED,
@@ -166,9 +169,16 @@ impl MemMap {
     /// If `pfn` is no RAM.
     #[inline]
     pub fn page_mut(&mut self, pfn: Pfn) -> &mut Page {
+        self.lines.touch(pfn.get());
         let section = &mut self.sections[pfn.get() as usize >> SECTION_SHIFT];
         let pages = section.get_or_insert_with(new_section);
         &mut pages[pfn.get() as usize & (SECTION_FRAMES - 1)]
+    }
+
+    /// Cache lines that were moved to since the last call: a `struct page` is one line.
+    #[inline(always)]
+    pub fn take_lines(&self) -> u64 {
+        self.lines.take()
     }
 
     /// First page of the folio that `pfn` belongs to.

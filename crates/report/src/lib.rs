@@ -11,6 +11,7 @@ mod run;
 mod scoreboard;
 mod study;
 mod table;
+mod window;
 
 pub use explain::{ClassTerm, EXPLAIN_SCHEMA, ExplainReport, ExplainedRun, FlipTerm, OpTerm};
 pub use run::{
@@ -22,3 +23,4 @@ pub use scoreboard::{
 };
 pub use study::{Failure, Point, STUDY_SCHEMA, StudyRecord};
 pub use table::{Align, Table, decimal, grouped};
+pub use window::WindowLine;

