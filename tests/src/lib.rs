@@ -13,4 +13,5 @@ pub mod excuses;
 pub mod groundtruth;
 pub mod guest;
 pub mod gup;
+pub mod program;
 pub mod report;

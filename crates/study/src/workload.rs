@@ -89,7 +89,7 @@ impl Results {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Results, Failure> {
         let specs: Vec<RunSpec> = specs.into_iter().collect();
-        let ran = each(&specs, jobs, &run, &mut |_, spec| progress(&spec.to_string()));
+        let ran = each(&specs, jobs, &run, &mut |_, spec, _| progress(&spec.to_string()));
         let pairs = specs.into_iter().zip(ran).map(|(spec, ran)| Ok((spec, ran?)));
         Ok(Results(pairs.collect::<Result<_, Failure>>()?))
     }

@@ -27,6 +27,7 @@ fn run(arch: ArchId, events: &[(Event, u64)], unfold: &[(Event, u64)]) -> RunRep
         arch: arch.name().to_owned(),
         by_syscall,
         cpus: 1,
+        dmesg: Vec::new(),
         events: EventCounts::from(&sink.total()),
         exit: Exit { signal: None, status: 0 },
         faults,
@@ -116,7 +117,7 @@ fn check_said(explanation: &Explanation, parts: &[&str]) {
 fn time(event: Event, n: u64) -> Picos {
     let prices = PriceList::for_machine("apple-m3-vm", ArchId::Arm64).expect("embedded");
     let mut counts = Counters::new();
-    events::Sink::add(&mut counts, event, n);
+    counts.add(event, n);
     prices.time(&counts, 0)
 }
 

@@ -165,28 +165,28 @@ fn mremap(subject: &Subject) -> Plan {
     let measured = |set: &[&'static str]| {
         let run = |rounds: i64| {
             let args = words(&["1", &rounds.to_string()]);
-            RunSpec { set: set.to_vec(), ..subject.run("@mremap", &args, KERNEL) }
+            RunSpec { set: set.to_vec(), ..subject.run("@remap-cycle", &args, KERNEL) }
         };
         let times = MREMAP_MOVES / MREMAP_RUN;
         Measured { part: Part::Whole, terms: vec![(-times, run(1)), (times, run(1 + MREMAP_RUN))] }
     };
     let how = format!(
-        "@mremap 1 {MREMAP_RUN}, whole rounds, {} times, on {KERNEL} with and without {MREMAP_UNBATCHED}",
+        "@remap-cycle 1 {MREMAP_RUN}, whole rounds, {} times, on {KERNEL} with and without {MREMAP_UNBATCHED}",
         MREMAP_MOVES / MREMAP_RUN
     );
     predicted(measured(&[MREMAP_UNBATCHED]), measured(&[]), how)
 }
 
-/// A destination that is shifted by one page is moved to entry by entry, an aligned one by whole page tables.
+/// A destination that is one page off is moved to entry by entry, an aligned one by whole page tables; there and back.
 fn mremap_pmd(subject: &Subject) -> Plan {
     const MIB: i64 = 64;
-    let measured = |shift| {
-        let run = subject.run("@mremap", &words(&[&MIB.to_string(), "1", shift]), OLD_KERNEL);
-        Measured { part: Part::Entry("mremap"), terms: vec![(1024 / MIB, run)] }
+    let times = 1024 / MIB / 2;
+    let measured = |offset| {
+        let run = subject.run("@mremap", &words(&[&MIB.to_string(), offset]), OLD_KERNEL);
+        Measured { part: Part::Entry("mremap"), terms: vec![(times, run)] }
     };
     let how = format!(
-        "@mremap {MIB}, the call alone, {} times for 1 GiB, to a place one page off and to an aligned one, on {OLD_KERNEL}",
-        1024 / MIB
+        "@mremap {MIB}, {times} times for 1 GiB, to a place one page off and to an aligned one, on {OLD_KERNEL}"
     );
     predicted(measured("1"), measured("0"), how)
 }
