@@ -247,12 +247,13 @@ impl<P: Platform> Pt<P> {
     }
 
     /// Counts the cache lines that were touched since the last call. Whoever changes what events
-    /// are attributed to calls this first. Events: `pte_line`, `page_line`.
+    /// are attributed to calls this first. Events: `pte_line`, `folio_line`, `page_line`.
     #[inline(always)]
     pub fn count_lines(&mut self) {
-        let (ptes, pages) = (self.pte_lines.take(), self.pages.take_lines());
-        if ptes | pages != 0 {
+        let (ptes, (folios, pages)) = (self.pte_lines.take(), self.pages.take_lines());
+        if ptes | folios | pages != 0 {
             self.count(Event::PteLine, ptes);
+            self.count(Event::FolioLine, folios);
             self.count(Event::PageLine, pages);
         }
     }

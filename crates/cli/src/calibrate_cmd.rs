@@ -5,13 +5,14 @@ use crate::output::{self, Json};
 use crate::study_cmd::{bar, host_cores};
 use report::Failure;
 use std::fs;
-use study::calibrate::{Calibration, calibrate_work};
+use study::calibrate::{Calibration, calibrate_host, calibrate_work};
 use study::{Observation, status};
 
 pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<u8, Failure> {
     let mut out = Json::open(args.out.as_deref())?;
     let (toml, text) = match &args.work {
         Some(path) => work(args, path)?,
+        None if args.host => host(args)?,
         None => published(args)?,
     };
     out.write(&toml)?;
@@ -49,6 +50,14 @@ fn published(args: &CalibrateArgs) -> Result<Done, Failure> {
     bar.finish_and_clear();
     let calibrated = calibration.fit(args.bench.as_deref())?;
     Ok((calibrated.toml, calibrated.text))
+}
+
+fn host(args: &CalibrateArgs) -> Result<Done, Failure> {
+    let bar = bar(1);
+    let jobs = args.jobs.unwrap_or_else(host_cores);
+    let done = calibrate_host(args.set_thp, jobs, &mut |what| bar.set_message(what.to_owned()))?;
+    bar.finish_and_clear();
+    Ok((done.toml, done.text))
 }
 
 fn work(args: &CalibrateArgs, path: &str) -> Result<Done, Failure> {

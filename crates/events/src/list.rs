@@ -88,7 +88,7 @@ events! {
     PmdWrite "pmd_write" PteTouch "Plain PMD stores (x86-64).";
     PmdXchg "pmd_xchg" PteTouch "Atomic exchanges of a PMD.";
     PteCmpxchg "pte_cmpxchg" PteTouch "Compare-and-exchange attempts on a PTE, and locked bit clears.";
-    PteLine "pte_line" PteTouch "Cache lines (64 bytes) of page tables that the kernel moved to; to and fro between two counts each once.";
+    PteLine "pte_line" PteTouch "Cache lines (64 bytes) of page tables that the kernel fetched into a cache of 256 KiB.";
     PteRead "pte_read" PteTouch "Raw PTE loads by the kernel (8 bytes each); hardware walks are not counted here.";
     PteWrite "pte_write" PteTouch "Plain PTE stores by the kernel.";
     PteXchg "pte_xchg" PteTouch "Atomic exchanges of a PTE.";
@@ -145,7 +145,8 @@ events! {
     PageFreePages "page_free_pages" Struct "Base pages in the blocks that it took back.";
     PtlLock "ptl_lock" Struct "Page-table lock acquisitions.";
     FolioLock "folio_lock" Struct "Folio lock acquisitions.";
-    PageLine "page_line" Struct "Cache lines of `struct page` that the kernel moved to; to and fro between two counts each once.";
+    FolioLine "folio_line" Struct "Cache lines of `struct page` that the kernel fetched into a cache of 256 KiB, of single pages and of the first pages of folios.";
+    PageLine "page_line" Struct "The same of later pages of folios, which lie beside their neighbours.";
     PageFaultTrap "page_fault_trap" Struct "Exceptions taken for a memory access.";
     SyscallTrap "syscall_trap" Struct "System calls entered.";
     FnUnderContpteTryFold "fn___contpte_try_fold" Function "Entries of `__contpte_try_fold()`.";

@@ -1,7 +1,9 @@
 //! `ptescope calibrate`: prices of a machine from measured times.
 
+mod host;
 mod work;
 
+pub use host::{HostCalibration, calibrate_host};
 pub use work::{CalibratedWork, calibrate_work};
 
 use crate::bench::{BenchFit, BenchRow, OWN_ERROR, benches, broken_list, fit_bench};

@@ -210,7 +210,8 @@ fn reports_that_name_nothing_known_are_refused() {
 fn a_counterfactual_needs_a_guest_that_is_built_in_and_the_same() {
     let explanation = explain(vanilla(), batched(), None);
     let without = |field: &str| {
-        let change = Counterfactual { without: vec![field.to_owned()], set: Vec::new() };
+        let change =
+            Counterfactual { without: vec![field.to_owned()], ..Counterfactual::default() };
         change.explain(&explanation).expect_err("refused").message
     };
     assert!(without("contptes").contains("known: access_flags_flush_local"));
@@ -230,11 +231,58 @@ fn without_contpte_nothing_is_unfolded() {
     };
     let run = |kernel: &str| crate::run(&request(kernel), &mut crate::Silent).expect("runs");
     let explanation = explain(run("v7.3"), run("v7.3+anon-unmap-batch"), None);
-    let change = Counterfactual { without: vec!["contpte".to_owned()], set: Vec::new() };
+    let change =
+        Counterfactual { without: vec!["contpte".to_owned()], ..Counterfactual::default() };
     let changed = change.explain(&explanation).expect("runs again");
     check_sums(&changed);
     let unfolds = |e: &Explanation| e.a.sum(&[Event::ContpteUnfoldDone]);
     assert_eq!((unfolds(&explanation) > 0, unfolds(&changed)), (true, 0));
     let sentence = change.render(&explanation, &changed);
     assert!(sentence.starts_with("Counterfactual, without contpte: A takes "), "{sentence}");
+
+    let change = Counterfactual {
+        folio_kb: Some(4),
+        cpus: Some(2),
+        kernel: Some("v6.12".to_owned()),
+        ..Counterfactual::default()
+    };
+    let changed = change.explain(&explanation).expect("runs again");
+    check_sums(&changed);
+    let (a, b) = (&changed.a.run, &changed.b.run);
+    assert_eq!((a.kernel.as_str(), b.kernel.as_str()), ("v6.12", "v6.12+anon-unmap-batch"));
+    assert_eq!((a.cpus, a.events.counters().get(Event::ContpteSetPtesBlocks)), (2, 0));
+    let sentence = change.render(&explanation, &changed);
+    assert!(sentence.contains("with folios of 4 kB and with 2 CPUs and on v6.12"), "{sentence}");
+}
+
+#[test]
+fn a_study_is_explained_pair_by_pair() {
+    let record = |kernel: &str, run: RunReport| report::StudyRecord {
+        error: None,
+        point: report::Point { kernel: kernel.to_owned(), ..report::Point::default() },
+        run: Some(run),
+        schema: report::STUDY_SCHEMA.to_owned(),
+        study: "test".to_owned(),
+        command: String::new(),
+        key: String::new(),
+        source: String::new(),
+    };
+    let x86 = report::StudyRecord {
+        point: report::Point { arch: "x86_64".to_owned(), ..report::Point::default() },
+        ..record("v7.3", x86())
+    };
+    let records = vec![record("v7.3", vanilla()), x86, record("v7.3+p", batched())];
+    let pairs = pairs(records, None).expect("explains");
+    assert_eq!(pairs.len(), 1, "a run without a partner is in no pair");
+    let (what, explanation) = &pairs[0];
+    check_sums(explanation);
+    assert!(what.contains("v7.3 against v7.3+p"), "{what}");
+}
+
+#[test]
+fn the_waterfall_ends_where_the_second_run_does() {
+    let svg = explain(vanilla(), batched(), None).waterfall();
+    assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
+    assert!(svg.contains("broadcast TLBI of a page") && svg.contains(">B<"), "{svg}");
+    assert!(!svg.contains("NaN"), "{svg}");
 }
