@@ -347,6 +347,16 @@ pub(crate) fn one_sentence(message: &str) -> String {
     format!("{}; see `ptescope --help`", first.trim_end_matches('.'))
 }
 
+/// 4, or a size that `--thp` takes.
+fn folio_kb(text: &str) -> Result<u64, String> {
+    match text {
+        "4" => Ok(4),
+        text => {
+            parse_thp(&format!("{text}kB=always")).map(|thp| thp.kib).map_err(|e| e.to_string())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -417,16 +427,6 @@ mod tests {
                 !sentence.contains('\n') && sentence.ends_with("`ptescope --help`"),
                 "{sentence}"
             );
-        }
-    }
-}
-
-/// 4, or a size that `--thp` takes.
-fn folio_kb(text: &str) -> Result<u64, String> {
-    match text {
-        "4" => Ok(4),
-        text => {
-            parse_thp(&format!("{text}kB=always")).map(|thp| thp.kib).map_err(|e| e.to_string())
         }
     }
 }

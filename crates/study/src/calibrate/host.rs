@@ -132,6 +132,9 @@ pub fn calibrate_host(
     Ok(HostCalibration { toml: list.to_toml(COMMENT), text, held_out_error, held_out })
 }
 
+/// Windows with their nanoseconds.
+type Times = Vec<(Window, f64)>;
+/// Folio size, program, phase, kind, use.
 type Window = (u64, &'static str, &'static str, Kind, Use);
 
 /// Nanoseconds of every window at every folio size that the host allows, and why others are missing.
@@ -139,7 +142,7 @@ fn time_all(
     native: &Native,
     set_thp: bool,
     progress: &mut dyn FnMut(&str),
-) -> Result<(Vec<(Window, f64)>, Vec<String>), Failure> {
+) -> Result<(Times, Vec<String>), Failure> {
     let mut windows: Vec<_> = WINDOWS.to_vec();
     let mut notes = Vec::new();
     match native.can_page_out() {
