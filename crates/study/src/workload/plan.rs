@@ -72,7 +72,7 @@ impl Plan {
             return Plan::NotModelled("there is no preset of its machine");
         };
         if is("ksm_tests") {
-            return Plan::NotModelled("KSM is not modelled: MADV_MERGEABLE is refused");
+            return ksm(row, &subject);
         }
         if is("gup_test") {
             return gup(row, &subject);
@@ -128,6 +128,28 @@ fn gup(row: &Observation, subject: &Subject) -> Plan {
     let machine = if subject.machine.is_none() { ", on an x86-64 machine of no name" } else { "" };
     let how = format!("@gup_test {} on {kernel} and {patched}{machine}", args.join(" "));
     predicted(measured(kernel), measured(&patched), how)
+}
+
+/// The call that unmerges; the published speed is of it. A second callback is compared with one.
+fn ksm(row: &Observation, subject: &Subject) -> Plan {
+    const MIB: i64 = 256;
+    let kernels = match row.patch.as_deref() {
+        Some("ksm-walk-vma") => ["v6.5-ksm-walk-vma", "v6.5"],
+        Some("ksm-walk-vma-pud") => ["v6.5", "v6.5+ksm-walk-vma-pud"],
+        _ => return Plan::NotModelled("no patch that can be switched here"),
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "a size in MiB")]
+    let times = row.mib.unwrap_or(0.0) as i64 / MIB;
+    let [before, after] = kernels.map(|kernel| {
+        let run = subject.run("@ksm", &words(&["-D", "-s", &MIB.to_string()]), kernel);
+        Measured { part: Part::Entry("madvise(MADV_UNMERGEABLE)"), terms: vec![(times, run)] }
+    });
+    let [old, new] = kernels;
+    predicted(
+        before,
+        after,
+        format!("@ksm -D -s {MIB}, the call alone, {times} times, on {old} and {new}"),
+    )
 }
 
 /// The published program from its start to its end.
