@@ -221,9 +221,9 @@ impl PriceList {
         let ids: Vec<ClassId> = self.priced().map(|(id, _)| id).collect();
         for (i, id) in ids.into_iter().enumerate() {
             let Some(price) = &mut list.prices[id.index()] else { continue };
-            let (prior, spread) = (price.cost, price.spread);
-            price.prior.get_or_insert(prior);
-            price.prior_spread.get_or_insert(spread);
+            let prior = *price.prior.get_or_insert(price.cost);
+            let spread = *price.prior_spread.get_or_insert(price.spread);
+            (price.cost, price.spread) = (prior, spread);
             if found.is_learned(i) {
                 price.cost = picos(&found.unknowns()[i].name, found.values()[i])?;
                 price.spread = round(found.spread(i));

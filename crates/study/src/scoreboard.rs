@@ -35,8 +35,15 @@ pub fn score(
     jobs: NonZeroUsize,
     progress: &mut dyn FnMut(&str),
 ) -> Result<ScoreboardReport, Failure> {
+    score_from(&Calibration::of(&Observation::all(), jobs, progress)?)
+}
+
+/// Compares, with the runs of every row that is built in.
+///
+/// # Errors
+/// As [`score`].
+pub fn score_from(calibration: &Calibration) -> Result<ScoreboardReport, Failure> {
     let rows = Observation::all();
-    let calibration = Calibration::of(&rows, jobs, progress)?;
     let rows = rows.iter().map(|row| score_row(row, calibration.rows()));
     let rows = rows.collect::<Result<_, _>>()?;
     Ok(ScoreboardReport { rows, schema: SCOREBOARD_SCHEMA.to_owned() })

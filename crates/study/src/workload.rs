@@ -23,6 +23,7 @@ pub(crate) struct RunSpec {
     pub(crate) arch: ArchId,
     /// The preset; else the default of the architecture.
     pub(crate) machine: Option<String>,
+    pub(crate) cpus: u16,
     pub(crate) kernel: String,
     pub(crate) set: Vec<&'static str>,
     pub(crate) thp: ThpSetting,
@@ -178,7 +179,7 @@ fn run(spec: &RunSpec) -> Result<Ran, Failure> {
         arch: Some(spec.arch),
         kernel: spec.kernel.clone(),
         machine: spec.machine.clone(),
-        cpus: Some(1),
+        cpus: Some(spec.cpus),
         mem_bytes: 2 * RunRequest::MEM_BYTES,
         thp: vec![spec.thp],
         set,

@@ -187,6 +187,7 @@ fn count_all(
         env: vec![native::advice(folio_kb)],
         arch: native.arch,
         machine: None,
+        cpus: 1,
         kernel: native.kernel.to_owned(),
         set: Vec::new(),
         thp: match folio_kb {

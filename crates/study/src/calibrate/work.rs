@@ -117,6 +117,7 @@ fn phase(executed: Executed) -> Result<Phase, Failure> {
         env: Vec::new(),
         arch,
         machine: None,
+        cpus: 1,
         kernel: executed.kernel.clone(),
         set: Vec::new(),
         thp: only_folios_of(executed.folio_kb),

@@ -52,6 +52,7 @@ impl Subject {
             env: Vec::new(),
             arch: self.arch,
             machine: self.machine.clone(),
+            cpus: 1,
             kernel: kernel.to_owned(),
             set: Vec::new(),
             thp: only_folios_of(self.folio_kb),
@@ -141,7 +142,9 @@ fn ksm(row: &Observation, subject: &Subject) -> Plan {
     #[expect(clippy::cast_possible_truncation, reason = "a size in MiB")]
     let times = row.mib.unwrap_or(0.0) as i64 / MIB;
     let [before, after] = kernels.map(|kernel| {
-        let run = subject.run("@ksm", &words(&["-D", "-s", &MIB.to_string()]), kernel);
+        // ksmd merges on the other CPU.
+        let args = words(&["-D", "-s", &MIB.to_string()]);
+        let run = RunSpec { cpus: 2, ..subject.run("@ksm", &args, kernel) };
         Measured { part: Part::Entry("madvise(MADV_UNMERGEABLE)"), terms: vec![(times, run)] }
     });
     let [old, new] = kernels;
