@@ -225,7 +225,7 @@ impl PriceList {
             let spread = *price.prior_spread.get_or_insert(price.spread);
             (price.cost, price.spread) = (prior, spread);
             if found.is_learned(i) {
-                price.cost = picos(&found.unknowns()[i].name, found.values()[i])?;
+                price.cost = picos(&found.unknowns()[i].name, significant(found.values()[i]))?;
                 price.spread = round(found.spread(i));
             }
         }
@@ -361,9 +361,15 @@ fn ns(price: Picos) -> f64 {
     price.get() as f64 / 1e3
 }
 
-/// To three digits after the point.
+/// To three significant digits: the rest says nothing, and may differ between hosts.
+fn significant(x: f64) -> f64 {
+    let unit = 10f64.powf(x.abs().log10().floor() - 2.0);
+    if unit.is_finite() && unit > 0.0 { (x / unit).round() * unit } else { x }
+}
+
+/// To two digits after the point.
 fn round(x: f64) -> f64 {
-    (x * 1e3).round() / 1e3
+    (x * 1e2).round() / 1e2
 }
 
 /// `ns` as whole picoseconds.
