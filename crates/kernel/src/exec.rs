@@ -132,6 +132,8 @@ where
             self.map_segment(mm, file, &segment).map_err(memory("a segment"))?;
             brk = brk.max(segment.end());
         }
+        // Its mappings hold it from here on.
+        self.mm.file_put(file);
         let sigpage = self.map_sigpage(mm)?;
         let brk_start = match image.kind {
             ImageKind::Fixed => brk.wrapping_add(PAGE_SIZE - 1).align_down(PAGE_SIZE),
@@ -239,9 +241,9 @@ where
         let file = self.mm.file_create("[sigpage]", code);
         let prot = VmProt::READ | VmProt::EXEC;
         let backing = Backing::File { file, offset: 0 };
-        self.mm
-            .mmap(mm, VirtAddr::ZERO, PAGE_SIZE, prot, MapFlags::PRIVATE, backing)
-            .map_err(memory("the signal page"))
+        let at = self.mm.mmap(mm, VirtAddr::ZERO, PAGE_SIZE, prot, MapFlags::PRIVATE, backing);
+        self.mm.file_put(file);
+        at.map_err(memory("the signal page"))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::syscalls::{self, Call, Stop};
 use crate::task::{
     ExitStatus, MmLayout, Process, ProcessId, Resume, Rlimits, Task, TaskId, TaskState, Wait,
 };
-use crate::vfs::{Follow, Kind, MmEvents, Node, PseudoFile, Vfs, absolute};
+use crate::vfs::{Follow, InodeId, Kind, MmEvents, Node, PseudoFile, Vfs, absolute};
 use arch::{Arch, MmId, Platform};
 use events::{Event, Sink};
 use mm::Mm;
@@ -772,10 +772,24 @@ where
                 }
                 return;
             }
+            Some(Open::Inode(inode)) => return self.collect_inode(inode),
             _ => return,
         };
         self.wake_all(|_, wait| wait == Wait::Pipe(pipe) || wait == Wait::Poll);
         self.pipes.collect(pipe);
+    }
+
+    /// Drops a file of the tmpfs that has neither a name nor a descriptor any more; mappings keep
+    /// its pages.
+    pub(crate) fn collect_inode(&mut self, inode: InodeId) {
+        let file = match self.vfs.inode(inode).map(|it| &it.kind) {
+            Ok(Kind::File(file)) => *file,
+            _ => return,
+        };
+        if !self.files.refers_to(Open::Inode(inode)) && !self.vfs.is_linked(inode) {
+            self.vfs.forget(inode);
+            self.mm.file_put(file);
+        }
     }
 }
 

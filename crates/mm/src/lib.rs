@@ -3,7 +3,7 @@
 //! One file per Linux file, functions named as there, so that a reader can hold both open:
 //! `memory` (faults, COW, zap), `fork` (copying), `gup`, `gup_test`, `mmap`, `mprotect`, `mremap`,
 //! `madvise`, `ksm`, `pagewalk`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`, `migrate`, `mmu_gather`, `page_alloc`,
-//! `filemap`, `hugetlb`, `debug`; ours are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and
+//! `filemap`, `shmem`, `hugetlb`, `debug`; ours are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and
 //! `validate`.
 //!
 //! [`Mm`] is the whole memory manager: every address space, all of RAM. Algorithms touch page
@@ -36,6 +36,7 @@ mod page_vma_mapped;
 mod pagewalk;
 mod pte_batch;
 mod rmap;
+mod shmem;
 mod stats;
 mod swap;
 mod thp;

@@ -261,7 +261,6 @@ fn handle_pte_fault<P: Platform>(
 /// Source: Linux mm/memory.c `do_anonymous_page()`.
 fn do_anonymous_page<P: Platform>(mm: &mut Mm<P>, vmf: VmFault) -> Result<(), FaultSignal> {
     let mm = &mut *mm.enter(Op::DoAnonymousPage);
-    // FIDELITY: no-shmem shared anonymous memory is private to each process
     let at = mm.pte_alloc(vmf.pmdp, vmf.va).ok_or(FaultSignal::OutOfMemory)?;
     let prot = mm.base_prot(&vmf.vma);
     if vmf.access != FaultAccess::Write {
@@ -997,8 +996,8 @@ fn zap_pte_range<P: Platform>(
                 at = at.add(nr.get());
             }
         }
-        if room == Room::Full {
-            interrupted = true;
+        interrupted |= room == Room::Full;
+        if gather.take_delayed_rmap() || room == Room::Full {
             gather.flush_tlb_only(mm);
             gather.flush(mm);
         }
@@ -1082,7 +1081,9 @@ fn zap_present_ptes<P: Platform>(
     } else {
         let old = mm.pt.get_and_clear_full_ptes(at, nr, gather.teardown);
         if old.is_dirty() {
+            // Whoever cleans the page next must find no CPU that can still write it.
             mm.folio_set(folio, PageFlags::DIRTY);
+            gather.delay_rmap();
         }
         mm.add_rss_file(at.mm, folio, -n);
     }

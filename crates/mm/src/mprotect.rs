@@ -41,7 +41,14 @@ impl<P: Platform> Mm<P> {
                 result = Err(Errno::ENOMEM);
                 break;
             };
-            let to = self.vma(id).end.min(end);
+            let vma = self.vma(id);
+            let to = vma.end.min(end);
+            // What a mapping may become stands four bits above what it is.
+            let may = VmFlags::from_bits_truncate(vma.flags.bits() >> 4);
+            if !may.contains(prot.vm_flags()) {
+                result = Err(Errno::EACCES);
+                break;
+            }
             mprotect_fixup(self, &mut gather, id, at, to, prot);
             at = to;
         }

@@ -7,6 +7,7 @@ mod ksm;
 mod load;
 mod memory;
 mod processes;
+mod shared;
 mod signals;
 
 use crate::elf::tests::elf;

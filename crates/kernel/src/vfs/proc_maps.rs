@@ -9,7 +9,7 @@ use crate::errno::{EINVAL, ESRCH};
 use crate::kernel::Kernel;
 use crate::residence::{Mapped, Resident};
 use crate::task::{Process, ProcessId};
-use arch::{Arch, MmId, Platform};
+use arch::{Arch, MmId, Platform, Softleaf};
 use mm::{Errno, VmFlags, Vma};
 use units::{PAGE_SIZE, VirtAddr};
 
@@ -143,14 +143,14 @@ fn smap<P: Platform>(kernel: &Kernel<P>, vma: &Vma) -> Smap {
         match kernel.resident(vma.mm, va) {
             Resident::Page(page) => sum.add(kernel, page),
             Resident::Swap { .. } => sum.swap += 1,
-            Resident::No => {}
+            Resident::No | Resident::Marker(_) => {}
         }
         va = va.wrapping_add(PAGE_SIZE);
     }
     sum
 }
 
-// FIDELITY: smaps-fields — THPeligible is missing; Locked and shmem are 0; a swapped page
+// FIDELITY: smaps-fields — THPeligible is missing; Locked is 0; a swapped page
 // counts whole in SwapPss.
 pub(super) fn smaps<P: Platform>(kernel: &Kernel<P>, process: &Process) -> String {
     let Some(mm) = process.mm else { return String::new() };
@@ -310,20 +310,38 @@ fn pagemap<P: Platform>(
 fn pagemap_entry<P: Platform>(kernel: &Kernel<P>, mm: MmId, va: VirtAddr) -> u64 {
     const SOFT_DIRTY: u64 = 1 << 55;
     const EXCLUSIVE: u64 = 1 << 56;
+    const UFFD_WP: u64 = 1 << 57;
+    const GUARD: u64 = 1 << 58;
     const FILE: u64 = 1 << 61;
     const SWAPPED: u64 = 1 << 62;
     const PRESENT: u64 = 1 << 63;
     let flag = |on: bool, bit: u64| if on { bit } else { 0 };
     match kernel.resident(mm, va) {
         Resident::No => 0,
-        Resident::Swap { device, slot } => SWAPPED | u64::from(device) | slot << 5,
+        Resident::Marker(leaf) => {
+            SWAPPED
+                | u64::from(leaf.ty)
+                | leaf.offset << 5
+                | flag(leaf.offset & Softleaf::MARKER_UFFD_WP != 0, UFFD_WP)
+                | flag(leaf.offset & Softleaf::MARKER_GUARD != 0, GUARD)
+        }
+        Resident::Swap { device, slot, soft_dirty, uffd_wp } => {
+            SWAPPED
+                | u64::from(device)
+                | slot << 5
+                | flag(soft_dirty, SOFT_DIRTY)
+                | flag(uffd_wp, UFFD_WP)
+        }
         Resident::Page(page) => {
-            let anon = kernel.is_anon(page.pfn);
+            let file = !page.special && !kernel.is_anon(page.pfn);
+            // Mapped once, in whatever address space; the zero page is nobody's.
+            let once = !page.special && kernel.mapcount(page.pfn) == 1;
             PRESENT
                 | page.pfn.get()
                 | flag(page.soft_dirty, SOFT_DIRTY)
-                | flag(anon && kernel.is_exclusive(page.pfn), EXCLUSIVE)
-                | flag(!anon && !page.special, FILE)
+                | flag(page.uffd_wp, UFFD_WP)
+                | flag(once, EXCLUSIVE)
+                | flag(file, FILE)
         }
     }
 }
