@@ -244,10 +244,11 @@ where
         self.tasks.values().filter(|t| t.wait.is_some()).filter_map(|t| t.deadline).min()
     }
 
-    /// Ends the waits whose time has come.
-    pub fn wake_expired(&mut self, now_ns: u64) {
+    /// Ends the waits whose time has come; says whether there were any.
+    pub fn wake_expired(&mut self, now_ns: u64) -> bool {
         let due = |t: &&Task| t.wait.is_some() && t.deadline.is_some_and(|at| at <= now_ns);
         let expired: Vec<TaskId> = self.tasks.values().filter(due).map(|t| t.id).collect();
+        let any = !expired.is_empty();
         for task in expired {
             let value = match self.task(task).wait {
                 Some(Wait::Futex(_)) => errno::as_return(ETIMEDOUT),
@@ -256,6 +257,7 @@ where
             };
             self.wake(task, Resume::Return(value));
         }
+        any
     }
 
     /// Gives `ksmd` its turn, if it is awake: a kernel thread on the CPU with the least to do.

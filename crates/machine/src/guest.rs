@@ -260,7 +260,8 @@ where
                     None => {}
                 }
                 let now = self.outside.ns(&self.world.kernel.mm.pt.sink);
-                self.world.kernel.wake_expired(now);
+                // ksmd may have worked until after a wait was to end.
+                idle &= !self.world.kernel.wake_expired(now);
             }
             let before = self.outside.ns(&self.world.kernel.mm.pt.sink);
             self.world.kernel.run_ksmd(&mut self.outside);
