@@ -92,6 +92,9 @@ pub(crate) struct RunArgs {
     /// Watch with the oracles; a violation ends with status 70
     #[arg(long)]
     pub(crate) check: bool,
+    /// How guest instructions are executed; no result depends on it
+    #[arg(long, value_enum, default_value = "jit")]
+    pub(crate) engine: EngineArg,
     /// Stop after so many guest instructions, with status 75
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_instructions: Option<u64>,
@@ -264,6 +267,23 @@ pub(crate) struct WalkArgs {
     /// Addresses, hexadecimal with 0x
     #[arg(value_name = "ADDR", value_parser = address)]
     pub(crate) addresses: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum EngineArg {
+    /// The interpreter alone
+    Interp,
+    /// Hot code compiled to host code, where the host allows it
+    Jit,
+}
+
+impl From<EngineArg> for machine::Engine {
+    fn from(engine: EngineArg) -> Self {
+        match engine {
+            EngineArg::Interp => machine::Engine::Interp,
+            EngineArg::Jit => machine::Engine::Jit,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

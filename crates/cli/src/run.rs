@@ -59,6 +59,7 @@ fn request(args: &RunArgs) -> Result<RunRequest, Failure> {
         env: args.env.clone(),
         seed: args.seed,
         check: args.check,
+        engine: args.engine.into(),
         max_instructions: args.max_instructions,
         trace: args.trace.as_ref().map(|_| TraceLimits::DEFAULT),
         ..RunRequest::new(program, argv)

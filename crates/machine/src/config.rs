@@ -5,6 +5,16 @@ use events::TraceLimits;
 use mm::Thp;
 use mmu::Machine;
 
+/// How guest instructions are executed. What a run computes and counts does not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Engine {
+    /// By the interpreter alone.
+    Interp,
+    /// Hot blocks as host code, where the host allows it; the rest by the interpreter.
+    #[default]
+    Jit,
+}
+
 /// Everything that a run depends on, beside the program and its console.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
@@ -28,6 +38,8 @@ pub struct RunConfig {
     pub seed: u64,
     /// Whether the oracles watch.
     pub check: bool,
+    /// How instructions are executed.
+    pub engine: Engine,
     /// What is written to pseudo-files before the program starts, as an init script would do it: path
     /// and text.
     pub boot_writes: Vec<(String, String)>,
@@ -56,6 +68,7 @@ impl RunConfig {
             env: Vec::new(),
             seed: 0,
             check: false,
+            engine: Engine::default(),
             boot_writes: Vec::new(),
             uid: 0,
             first_cpu: None,

@@ -3,7 +3,7 @@
 use crate::bus::World;
 use crate::clock::{Outside, Priced, Pricing};
 use crate::regs::Regs;
-use crate::{Outcome, RunConfig, RunError, RunErrorKind};
+use crate::{Engine, Outcome, RunConfig, RunError, RunErrorKind};
 use arch::{Arm64, Platform, X86_64};
 use cpu::{Cpu, CpuState, Exit};
 use events::{ByOp, Counters, Event, Sink, Tracer};
@@ -127,6 +127,23 @@ where
     task: Option<TaskId>,
 }
 
+impl<A, S, M> Vcpu<A, S, M>
+where
+    A: HwWalk + arch::Arch,
+    S: Observer,
+    M: Model,
+{
+    fn new(engine: Engine) -> Self {
+        let mut cpu = Cpu::new(arch_of::<A>());
+        if engine == Engine::Jit
+            && let Some(native) = jit::native()
+        {
+            cpu.set_native(native, cpu::engine::HOT);
+        }
+        Vcpu { cpu, task: None }
+    }
+}
+
 struct Guest<'a, A, S, M>
 where
     A: HwWalk + arch::Arch,
@@ -196,9 +213,7 @@ where
         world.ns_per_kilo_instruction = pricing.ns(&Counters::new(), 1024);
         let mut guest = Guest {
             world,
-            vcpus: (0..config.machine.hw.cpus.max(1))
-                .map(|_| Vcpu { cpu: Cpu::new(arch_of::<A>()), task: None })
-                .collect(),
+            vcpus: (0..config.machine.hw.cpus.max(1)).map(|_| Vcpu::new(config.engine)).collect(),
             saved: BTreeMap::new(),
             outside: Outside::new(pricing, console),
             config,
@@ -247,7 +262,9 @@ where
                 let now = self.outside.ns(&self.world.kernel.mm.pt.sink);
                 self.world.kernel.wake_expired(now);
             }
-            if idle && !self.skip_idle_time() {
+            let before = self.outside.ns(&self.world.kernel.mm.pt.sink);
+            self.world.kernel.run_ksmd(&mut self.outside);
+            if idle && !self.skip_idle_time(before) {
                 let message =
                     "every task waits for something that cannot happen; the program is deadlocked";
                 return Err(RunError::new(RunErrorKind::Limit, message.to_owned()));
@@ -255,12 +272,21 @@ where
         }
     }
 
-    /// No task can run: time passes until a wait ends. Says whether one will.
-    fn skip_idle_time(&mut self) -> bool {
+    /// No task can run: time passes until a wait ends or `ksmd` wakes. Says whether a wait will
+    /// end. The round that is over began at `before`.
+    fn skip_idle_time(&mut self, before: u64) -> bool {
+        /// What a round of `ksmd` takes if nothing that it does has a price.
+        const ROUND_NS: u64 = 1_000_000;
         let Some(deadline) = self.world.kernel.next_deadline() else { return false };
         let now = self.outside.ns(&self.world.kernel.mm.pt.sink);
-        self.outside.idle_ns += deadline.saturating_sub(now);
-        self.world.kernel.wake_expired(deadline.max(now));
+        let until = match self.world.kernel.ksmd_wakes_ns() {
+            Some(wakes) if wakes <= now && now > before => now,
+            Some(wakes) if wakes <= now => deadline.min(now.saturating_add(ROUND_NS)),
+            Some(wakes) => deadline.min(wakes),
+            None => deadline,
+        };
+        self.outside.idle_ns += until.saturating_sub(now);
+        self.world.kernel.wake_expired(until.max(now));
         true
     }
 

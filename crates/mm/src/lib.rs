@@ -2,7 +2,7 @@
 //!
 //! One file per Linux file, functions named as there, so that a reader can hold both open:
 //! `memory` (faults, COW, zap), `fork` (copying), `gup`, `gup_test`, `mmap`, `mprotect`, `mremap`,
-//! `madvise`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`, `migrate`, `mmu_gather`, `page_alloc`,
+//! `madvise`, `ksm`, `pagewalk`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`, `migrate`, `mmu_gather`, `page_alloc`,
 //! `filemap`, `hugetlb`, `debug`; ours are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and
 //! `validate`.
 //!
@@ -23,6 +23,7 @@ mod gup;
 mod gup_test;
 mod huge_memory;
 mod hugetlb;
+mod ksm;
 mod madvise;
 mod memory;
 mod migrate;
@@ -32,6 +33,7 @@ mod mprotect;
 mod mremap;
 mod page_alloc;
 mod page_vma_mapped;
+mod pagewalk;
 mod pte_batch;
 mod rmap;
 mod stats;
@@ -49,6 +51,7 @@ pub use folio::Folio;
 pub use gup::Foll;
 pub use gup_test::{GupTest, GupTestCommand, GupTestPages};
 pub use hugetlb::{HugePool, ResvId};
+pub use ksm::{Ksm, KsmKnobs, KsmRun, KsmStats, MmKsm, Switch};
 pub use madvise::advice;
 pub use memory::{Access, FaultSignal};
 pub use mmap::{Backing, MapFlags};
@@ -94,6 +97,8 @@ pub struct Mm<P: Platform> {
     pub thp: Thp,
     /// /proc/vmstat.
     pub vmstat: VmStat,
+    /// Kernel samepage merging.
+    pub ksm: Ksm,
     mms: Vec<MmStruct>,
     vmas: Vec<Vma>,
     free_vmas: Vec<VmaId>,
@@ -164,6 +169,7 @@ impl<P: Platform> Mm<P> {
             pt,
             thp: config.thp,
             vmstat: VmStat::default(),
+            ksm: Ksm::default(),
             mms: Vec::new(),
             vmas: Vec::new(),
             free_vmas: Vec::new(),
@@ -208,6 +214,7 @@ impl<P: Platform> Mm<P> {
 
     /// `mmput()` of the last user: the address space and everything in it goes away.
     pub fn mmput(&mut self, mm: MmId) {
+        self.ksm_exit(mm);
         memory::exit_mmap(self, mm);
     }
 

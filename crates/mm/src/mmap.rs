@@ -4,6 +4,7 @@
 
 use crate::errno::Errno;
 use crate::filemap::FileId;
+use crate::ksm::MmKsm;
 use crate::mmu_gather::MmuGather;
 use crate::vma::{MmStruct, Rss, VmFlags, VmProt, Vma, VmaId};
 use crate::{Mm, memory};
@@ -104,6 +105,7 @@ impl<P: Platform> Mm<P> {
             pgtables: 1,
             tlb_batch_pending: 0,
             tlb_batch_flushed: 0,
+            ksm: MmKsm::default(),
         });
         Ok(id)
     }
@@ -327,6 +329,7 @@ impl<P: Platform> Mm<P> {
             self.do_munmap(mm, at, end);
         }
         let id = self.map_new_vma(mm, (at, end), prot, flags, backing)?;
+        self.ksm_add_vma(id);
         self.merge_vma(id);
         if flags.intersects(MapFlags::POPULATE | MapFlags::LOCKED) && !prot.is_empty() {
             // mm_populate() ignores failure.

@@ -12,6 +12,7 @@ mod export;
 mod findings;
 mod guests;
 pub mod gup;
+pub mod ksm;
 mod measure;
 pub mod merge;
 mod observations;

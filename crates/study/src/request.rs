@@ -84,6 +84,8 @@ pub struct RunRequest {
     pub seed: u64,
     /// Whether the oracles watch.
     pub check: bool,
+    /// How instructions are executed.
+    pub engine: machine::Engine,
     /// When to give up.
     pub max_instructions: Option<u64>,
     /// How much of what happens when is written down, if anything.
@@ -115,6 +117,7 @@ impl RunRequest {
             argv,
             seed: 0,
             check: false,
+            engine: machine::Engine::default(),
             max_instructions: None,
             trace: None,
             program,

@@ -89,6 +89,7 @@ fn config(request: &RunRequest) -> Result<RunConfig, Failure> {
         uid: request.uid,
         seed: request.seed,
         check: request.check,
+        engine: request.engine,
         max_instructions: request.max_instructions,
         trace: request.trace,
         ..RunConfig::new(kernel, machine, path, request.argv.clone())
