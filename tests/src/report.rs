@@ -28,7 +28,10 @@ impl Tally {
             self.equal += 1;
             return;
         }
-        let (left, used) = unexplained(context, found);
+        let (left, used) = match std::env::var_os("PTESCOPE_GROUNDTRUTH_NO_EXCUSES") {
+            Some(_) => (found, Vec::new()),
+            None => unexplained(context, found),
+        };
         if left.is_empty() {
             *self.excused.entry(used.join(" + ")).or_default() += 1;
             return;

@@ -1,6 +1,7 @@
 //! Every count equal to that of real Linux, or the reason in one table.
 //!
 //! `PTESCOPE_GROUNDTRUTH_ALL` takes every record of the probe, also those that nobody promised.
+//! `PTESCOPE_GROUNDTRUTH_NO_EXCUSES` shows what the excuses cover, too.
 //! `PTESCOPE_GROUNDTRUTH` selects runs whose line contains each of its comma-separated words.
 
 use ptescope_tests::compare::{What, differences};
@@ -115,9 +116,15 @@ fn the_probe_counts_what_linux_counts() {
 fn the_measured_program_itself_counts_what_linux_counts() {
     let Some(original) = Emulated::original() else { return };
     let original = original.expect("PTESCOPE_ORIGINAL_PROBE holds x86_64/probe and arm64/probe");
-    // A later compiler lays its image out differently, which shows wherever a process forks; the
-    // guest above is compared there, with the image's part named.
-    let forks = |r: &Record| matches!(r.run.program.as_str(), "fork" | "forkreuse" | "swapped");
-    let records = records().into_iter().filter(|r| !forks(r)).collect();
+    // What was measured was an earlier version, five to seven pages larger (its data 5 on 6.12 and
+    // 6 on 7.3, its code 2 on arm64 and 1 on x86-64) and laid out differently,
+    // which shows where a process forks, and at the next store to its own page; the guest above
+    // is compared there, with the image's part named.
+    let of_the_image = |r: &Record| {
+        let phases =
+            ["fork", "fork_on_swap_ptes", "parent_read_after_fork", "read_after_child_exit"];
+        phases.contains(&r.phase.as_str())
+    };
+    let records = records().into_iter().filter(|r| !of_the_image(r)).collect();
     check(&run_all(&original, RunnerKind::Original, records));
 }

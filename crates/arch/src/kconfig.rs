@@ -102,6 +102,9 @@ pub struct KernelConfig {
     pub gup_ro_pin_exclusive_run: bool,
     /// GUP-fast re-checks by `ptep_get_lockless()` (7.x), by `ptep_get()` before.
     pub gup_fast_recheck_lockless: bool,
+    /// The vDSO's data pages are those of lib/vdso/datastore.c, one VMA of four pages, and x86-64
+    /// has the clocks of hypervisors in one of its own (6.14).
+    pub vdso_generic_data: bool,
     /// The form of `break_ksm()`.
     pub break_ksm: BreakKsm,
     /// The form of the swap layer.
@@ -284,6 +287,7 @@ impl KernelConfig {
             gup_merge_grab: false,
             gup_ro_pin_exclusive_run: false,
             gup_fast_recheck_lockless: false,
+            vdso_generic_data: false,
             break_ksm: BreakKsm::FolioWalk,
             swap_api: SwapApi::SlotCache,
         }
@@ -310,6 +314,7 @@ impl KernelConfig {
             mremap_batched: true,
             wp_reuse_large: true,
             gup_fast_recheck_lockless: true,
+            vdso_generic_data: true,
             zero_device_aligned: true,
             break_ksm: BreakKsm::RangeWalk,
             swap_api: SwapApi::Cluster,

@@ -15,6 +15,7 @@ use crate::syscalls::{self, Call, Stop};
 use crate::task::{
     ExitStatus, MmLayout, Process, ProcessId, Resume, Rlimits, Task, TaskId, TaskState, Wait,
 };
+use crate::vdso;
 use crate::vfs::{MmEvents, PseudoFile, Vfs, absolute};
 use arch::{Arch, MmId, Platform};
 use events::{Event, Sink};
@@ -97,6 +98,7 @@ pub struct Kernel<P: Platform> {
     pub(crate) pipes: Pipes,
     pub(crate) files: OpenFiles,
     pub(crate) vfs: Vfs,
+    pub(crate) vdso: Option<vdso::Parts>,
     pub(crate) pseudo: Vec<Arc<dyn PseudoFile<P>>>,
     pub(crate) events: MmEvents,
     /// What `PIN_LONGTERM_TEST_START` pinned.
@@ -147,6 +149,7 @@ where
             pipes: Pipes::default(),
             files: OpenFiles::default(),
             vfs,
+            vdso: None,
             pseudo,
             events: MmEvents::default(),
             pin_longterm_test: None,

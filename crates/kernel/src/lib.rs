@@ -35,6 +35,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 mod user;
+mod vdso;
 mod vfs;
 
 pub use counts::CountsByScope;

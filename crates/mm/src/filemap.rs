@@ -16,11 +16,24 @@ use units::{Order, PAGE_SIZE, Pfn};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(u32);
 
+/// What serves the faults of a mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileKind {
+    /// The page cache (`generic_file_vm_ops`): a read fault maps cached neighbours, too.
+    #[default]
+    Cached,
+    /// Pages of the kernel's own, one for each fault (`special_mapping_vmops`).
+    Special,
+    /// Frames without rmap or references (VM_PFNMAP).
+    Pfns,
+}
+
 /// An `address_space`: contents, and the pages that are cached.
 #[derive(Debug)]
 struct File {
     contents: Vec<u8>,
     name: String,
+    kind: FileKind,
     cached: BTreeMap<u64, Pfn>,
 }
 
@@ -33,14 +46,25 @@ pub(crate) struct Files {
 impl<P: Platform> Mm<P> {
     /// A file with the given contents, to be mapped; `name` is for /proc/self/maps.
     pub fn file_create(&mut self, name: &str, contents: Vec<u8>) -> FileId {
+        self.file_create_of_kind(name, contents, FileKind::Cached)
+    }
+
+    /// The same, for what is no file to the kernel.
+    pub fn file_create_of_kind(&mut self, name: &str, contents: Vec<u8>, kind: FileKind) -> FileId {
         let id = FileId(u32::try_from(self.files.files.len()).expect("files are few"));
-        self.files.files.push(File { contents, name: name.to_owned(), cached: BTreeMap::new() });
+        let name = name.to_owned();
+        self.files.files.push(File { contents, name, kind, cached: BTreeMap::new() });
         id
     }
 
     /// The name of a file.
     pub fn file_name(&self, file: FileId) -> &str {
         &self.files.files[file.0 as usize].name
+    }
+
+    /// What serves the faults of its mappings.
+    pub(crate) fn file_kind(&self, file: FileId) -> FileKind {
+        self.files.files[file.0 as usize].kind
     }
 
     /// Pages of the file, the last one perhaps partly.

@@ -383,6 +383,9 @@ fn gup_vma<P: Platform>(
 /// Source: Linux mm/gup.c `check_vma_flags()`.
 fn check_vma_flags(vma: &Vma, flags: Foll) -> Result<(), Errno> {
     let force = flags.contains(Foll::FORCE);
+    if vma.flags.contains(VmFlags::PFNMAP) {
+        return Err(Errno::EFAULT);
+    }
     if flags.contains(Foll::ANON) && !vma.is_anonymous() {
         return Err(Errno::EFAULT);
     }

@@ -41,7 +41,7 @@ mod vmscan;
 
 pub use arch::MmId;
 pub use errno::Errno;
-pub use filemap::FileId;
+pub use filemap::{FileId, FileKind};
 pub use folio::Folio;
 pub use gup::Foll;
 pub use gup_test::{GupTest, GupTestCommand, GupTestPages};
@@ -66,6 +66,9 @@ use units::{NrPages, Pfn, PhysAddr, VirtAddr};
 /// A page, by its frame.
 pub(crate) type Page = Pfn;
 
+/// `fault_around_bytes` at boot.
+const FAULT_AROUND_BYTES: u64 = 64 << 10;
+
 /// What a memory manager is built for.
 #[derive(Clone, Debug)]
 pub struct MmConfig {
@@ -88,6 +91,9 @@ pub struct Mm<P: Platform> {
     pub pt: Pt<P>,
     /// Knobs and statistics of large folios.
     pub thp: Thp,
+    /// The window of pages that a read fault of a file maps (debugfs `fault_around_bytes`): a
+    /// power of two, at least a page.
+    pub fault_around_bytes: u64,
     /// /proc/vmstat.
     pub vmstat: VmStat,
     mms: Vec<MmStruct>,
@@ -158,6 +164,7 @@ impl<P: Platform> Mm<P> {
         Ok(Mm {
             pt,
             thp: config.thp,
+            fault_around_bytes: FAULT_AROUND_BYTES,
             vmstat: VmStat::default(),
             mms: Vec::new(),
             vmas: Vec::new(),

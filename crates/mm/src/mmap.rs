@@ -3,7 +3,7 @@
 //! Source: Linux mm/mmap.c, mm/vma.c.
 
 use crate::errno::Errno;
-use crate::filemap::FileId;
+use crate::filemap::{FileId, FileKind};
 use crate::mmu_gather::MmuGather;
 use crate::vma::{MmStruct, Rss, VmFlags, VmProt, Vma, VmaId};
 use crate::{Mm, memory};
@@ -386,6 +386,11 @@ impl<P: Platform> Mm<P> {
             if map.contains(from) {
                 flags |= to;
             }
+        }
+        if let Backing::File { file, .. } = backing
+            && self.file_kind(file) == FileKind::Pfns
+        {
+            flags |= VmFlags::PFNMAP;
         }
         let (file, pgoff) = match backing {
             Backing::Anonymous | Backing::ZeroDevice => (None, start.vpn().get()),
