@@ -39,7 +39,7 @@ static long syscall1(long nr, long a) { return syscall6(nr, a, 0, 0, 0, 0, 0); }
 static long syscall2(long nr, long a, long b) { return syscall6(nr, a, b, 0, 0, 0, 0); }
 static long syscall3(long nr, long a, long b, long c) { return syscall6(nr, a, b, c, 0, 0, 0); }
 
-long sys_open(const char *path, int flags) { return syscall6(SYS_OPENAT, AT_FDCWD, (long)path, flags, 0, 0, 0); }
+long sys_open(const char *path, int flags) { return syscall6(SYS_OPENAT, AT_FDCWD, (long)path, flags, 0664, 0, 0); }
 long sys_close(int fd) { return syscall1(SYS_CLOSE, fd); }
 long sys_read(int fd, void *to, size_t len) { return syscall3(SYS_READ, fd, (long)to, (long)len); }
 long sys_write(int fd, const void *from, size_t len) { return syscall3(SYS_WRITE, fd, (long)from, (long)len); }

@@ -11,7 +11,7 @@
 /* What the kernel returned, from what glibc made of it. */
 static long kernel_return(long ret) { return ret == -1 ? -errno : ret; }
 
-long sys_open(const char *path, int flags) { return kernel_return(open(path, flags)); }
+long sys_open(const char *path, int flags) { return kernel_return(open(path, flags, 0664)); }
 long sys_close(int fd) { return kernel_return(close(fd)); }
 long sys_read(int fd, void *to, size_t len) { return kernel_return(read(fd, to, len)); }
 long sys_write(int fd, const void *from, size_t len) { return kernel_return(write(fd, from, len)); }

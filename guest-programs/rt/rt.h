@@ -31,14 +31,17 @@
 /* Values of the Linux ABI that both architectures share. */
 #define O_RDONLY 0
 #define O_RDWR 2
+#define O_CREAT 0x40
 #define SEEK_SET 0
 #define PROT_NONE 0
 #define PROT_READ 1
 #define PROT_WRITE 2
+#define MAP_SHARED 0x01
 #define MAP_PRIVATE 0x02
 #define MAP_FIXED 0x10
 #define MAP_ANONYMOUS 0x20
 #define MAP_NORESERVE 0x4000
+#define MAP_HUGETLB 0x40000
 #define MREMAP_MAYMOVE 1
 #define MREMAP_FIXED 2
 #define MADV_DONTNEED 4
@@ -67,6 +70,7 @@ int snprintf(char *to, size_t size, const char *format, ...) __attribute__((form
 #endif
 
 /* System calls. */
+/* A file that O_CREAT makes may be read by all and written by its owner's group. */
 long sys_open(const char *path, int flags);
 long sys_close(int fd);
 long sys_read(int fd, void *to, size_t len);

@@ -65,8 +65,12 @@ pub fn kernel_config(run: &Run) -> KernelConfig {
             config.softleaf_raw_check = false;
             config.anon_unmap_marker_check = false;
         }
-        // The variant of slow GUP measured on 6.12 takes a run's references at once.
-        (Kernel::V6_12, "A_batched_gup") => config.gup_merge_grab = true,
+        // The variant of slow GUP measured on 6.12 finds runs in a loop of its own, and takes a
+        // run's references at once.
+        (Kernel::V6_12, "A_batched_gup") => {
+            config.gup_batch_own_scan = true;
+            config.gup_merge_grab = true;
+        }
         (_, "B_batched_unmap_noread") => config.softleaf_raw_check = false,
         _ => {}
     }

@@ -1,9 +1,10 @@
-//! The measured program on emulated CPUs: the guest of `guest-programs/probe`, or the program
-//! itself as it was built for Linux.
+//! The measured programs on emulated CPUs: the guests `probe` and `gup_test`, or the programs
+//! themselves as they were built for Linux.
 
 use crate::direct::{Phase, Runner, is_of_first_batch, kernel_config, thp};
 use crate::groundtruth::{ArchName, Counts, Run};
-use machine::{Console, FreeClock, Machine, RunConfig, Stream};
+use crate::program::Recorder;
+use machine::{FreeClock, Machine, RunConfig};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,12 +13,50 @@ use units::PAGE_SIZE;
 /// RAM and swap of the measured machines.
 const RAM: u64 = 3 << 30;
 const SWAP: u64 = 1536 << 20;
-/// Far more than any run of the probe takes.
+/// Far more than any run takes.
 const MAX_INSTRUCTIONS: u64 = 20_000_000_000;
 
-/// Runs the probe as a program.
+/// The two programs that were measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// `guest-programs/probe`; its sub-programs are the programs of the records.
+    Probe,
+    /// `gup_test`.
+    GupTest,
+}
+
+impl Measured {
+    fn name(self) -> &'static str {
+        match self {
+            Measured::Probe => "probe",
+            Measured::GupTest => "gup_test",
+        }
+    }
+
+    fn argv(self, run: &Run) -> Vec<String> {
+        let mut argv = vec![self.name().to_owned()];
+        if self == Measured::Probe {
+            argv.push(run.program.clone());
+        }
+        // Arguments of the form NAME=value were given in the environment.
+        argv.extend(run.args.iter().filter(|arg| !arg.contains('=')).cloned());
+        argv
+    }
+
+    /// The variables that make it count, or count as in `run`.
+    fn env(self, run: &Run) -> Vec<String> {
+        match self {
+            Measured::Probe if run.spinners > 0 => vec![format!("NTHR={}", run.spinners)],
+            Measured::Probe => Vec::new(),
+            Measured::GupTest => vec!["MM_EVENTS=1".to_owned()],
+        }
+    }
+}
+
+/// Runs what was measured as a program.
 #[derive(Debug)]
 pub struct Emulated {
+    program: Measured,
     arm64: Vec<u8>,
     x86_64: Vec<u8>,
 }
@@ -27,26 +66,30 @@ impl Emulated {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn prebuilt() -> std::io::Result<Emulated> {
+    pub fn prebuilt(program: Measured) -> std::io::Result<Emulated> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-programs/prebuilt");
-        Emulated::load(&root)
+        Emulated::load(program, &root, program.name())
     }
 
-    /// The program that was measured, if `PTESCOPE_ORIGINAL_PROBE` names a directory with its
-    /// builds (`x86_64/probe`, `arm64/probe`).
+    /// The program that was measured, if `PTESCOPE_ORIGINAL_PROBE` names a directory with builds
+    /// of the probe (`x86_64/probe`, `arm64/probe`), or `PTESCOPE_LINUX_SELFTESTS` one with
+    /// builds of the kernel's gup_test with the markers around its ioctls
+    /// (`x86_64/gup_test_measured`, `arm64/gup_test_measured`).
     ///
     /// # Errors
     /// If they cannot be read.
-    pub fn original() -> Option<std::io::Result<Emulated>> {
-        let dir = std::env::var_os("PTESCOPE_ORIGINAL_PROBE")?;
-        Some(Emulated::load(&PathBuf::from(dir)))
+    pub fn original(program: Measured) -> Option<std::io::Result<Emulated>> {
+        let (variable, file) = match program {
+            Measured::Probe => ("PTESCOPE_ORIGINAL_PROBE", "probe"),
+            Measured::GupTest => ("PTESCOPE_LINUX_SELFTESTS", "gup_test_measured"),
+        };
+        let dir = PathBuf::from(std::env::var_os(variable)?);
+        Some(Emulated::load(program, &dir, file))
     }
 
-    fn load(dir: &Path) -> std::io::Result<Emulated> {
-        Ok(Emulated {
-            arm64: std::fs::read(dir.join("arm64/probe"))?,
-            x86_64: std::fs::read(dir.join("x86_64/probe"))?,
-        })
+    fn load(program: Measured, dir: &Path, file: &str) -> std::io::Result<Emulated> {
+        let read = |arch| std::fs::read(dir.join(arch).join(file));
+        Ok(Emulated { program, arm64: read("arm64")?, x86_64: read("x86_64")? })
     }
 }
 
@@ -65,21 +108,6 @@ fn fault_around(run: &Run) -> Option<u64> {
     (!is_of_first_batch(run)).then_some(PAGE_SIZE)
 }
 
-/// What the guest printed.
-#[derive(Debug, Default)]
-struct Captured {
-    out: Vec<u8>,
-}
-
-impl Console for Captured {
-    fn write(&mut self, _: Stream, bytes: &[u8]) {
-        self.out.extend_from_slice(bytes);
-    }
-    fn read(&mut self, _: &mut [u8]) -> usize {
-        0
-    }
-}
-
 impl Runner for Emulated {
     fn run(&self, run: &Run) -> Option<Vec<Phase>> {
         let elf = match run.arch {
@@ -88,23 +116,21 @@ impl Runner for Emulated {
         };
         let mut machine = Machine::by_name(machine_name(run)).expect("the preset exists");
         machine.hw.cpus = 4;
-        let mut argv = vec!["probe".to_owned(), run.program.clone()];
-        // Arguments of the form NAME=value were given in the environment.
-        argv.extend(run.args.iter().filter(|arg| !arg.contains('=')).cloned());
+        let argv = self.program.argv(run);
         let config = RunConfig {
             mem_bytes: RAM,
             swap_bytes: SWAP,
             thp: thp(run),
             fault_around_bytes: fault_around(run),
-            env: if run.spinners > 0 { vec![format!("NTHR={}", run.spinners)] } else { Vec::new() },
+            env: self.program.env(run),
             // The measured programs were executed on the CPU that they pin themselves to.
             first_cpu: Some(1),
             max_instructions: Some(MAX_INSTRUCTIONS),
-            ..RunConfig::new(kernel_config(run), machine, "/probe", argv)
+            ..RunConfig::new(kernel_config(run), machine, &argv[0].clone(), argv)
         };
-        let mut console = Captured::default();
+        let mut console = Recorder::default();
         let outcome = machine::run(&config, elf, &FreeClock, &mut console);
-        let out = String::from_utf8_lossy(&console.out).into_owned();
+        let out = console.stdout;
         let outcome = outcome.unwrap_or_else(|error| panic!("{run}: {error}\n{out}"));
         assert_eq!(outcome.exit.code(), 0, "{run}: {out}");
         assert!(!out.contains("@@ERR"), "{run}: {out}");

@@ -73,12 +73,6 @@ pub const EXCUSES: &[Excuse] = &[
         remaining: variant_functions,
     },
     Excuse {
-        id: "variant-batch",
-        reason: "the batched slow GUP measured on 6.12 is code of its own, which finds runs \
-                 without folio_pte_batch()",
-        remaining: variant_batch,
-    },
-    Excuse {
         id: "first-batch",
         reason: "the first measurements (6.12, Cortex-A72, 64 MiB) ran in a child forked \
                  without exec from a process with batched unmaps pending (one more flush_tlb_mm, \
@@ -374,15 +368,6 @@ fn variant_functions(context: &Context<'_>, found: &[Difference]) -> Vec<Differe
             Kernel::V7_3 => d.event == "fn_folio_dup_swap",
         };
         variant && function && d.scope == "unmap" && d.linux == 0
-    })
-}
-
-fn variant_batch(context: &Context<'_>, found: &[Difference]) -> Vec<Difference> {
-    let run = context.run;
-    let variant = (run.kernel, run.variant.as_str()) == (Kernel::V6_12, "A_batched_gup");
-    without(found, |d| {
-        let batch = matches!(d.event.as_str(), "fn_folio_pte_batch" | "folio_pte_batch_nr");
-        variant && batch && d.scope == "gup_slow" && d.linux == 0
     })
 }
 

@@ -6,7 +6,7 @@
 
 use ptescope_tests::compare::{What, differences};
 use ptescope_tests::direct::{Direct, Runner};
-use ptescope_tests::emulated::Emulated;
+use ptescope_tests::emulated::{Emulated, Measured};
 use ptescope_tests::excuses::RunnerKind;
 use ptescope_tests::groundtruth::{Counts, Kernel, Record, Run, load, must_be_equal, of_the_probe};
 use ptescope_tests::report::{Report, run_all};
@@ -108,13 +108,13 @@ fn groundtruth_run(run: &Run, folio_kib: u64) -> Run {
 
 #[test]
 fn the_probe_counts_what_linux_counts() {
-    let guest = Emulated::prebuilt().expect("the guest is checked in");
+    let guest = Emulated::prebuilt(Measured::Probe).expect("the guest is checked in");
     check(&run_all(&guest, RunnerKind::Guest, records()));
 }
 
 #[test]
 fn the_measured_program_itself_counts_what_linux_counts() {
-    let Some(original) = Emulated::original() else { return };
+    let Some(original) = Emulated::original(Measured::Probe) else { return };
     let original = original.expect("PTESCOPE_ORIGINAL_PROBE holds x86_64/probe and arm64/probe");
     // What was measured was an earlier version, five to seven pages larger (its data 5 on 6.12 and
     // 6 on 7.3, its code 2 on arm64 and 1 on x86-64) and laid out differently,

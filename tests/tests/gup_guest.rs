@@ -1,83 +1,108 @@
 //! The guest `gup_test` on emulated CPUs, with the oracles on: what it prints for each option.
 
-use arch::KernelConfig;
-use machine::{Console, ExitStatus, FreeClock, RunConfig, Stream, run};
-use mm::{Thp, ThpSize};
-use mmu::Machine;
-use std::path::PathBuf;
+use ptescope_tests::program::{Recorder, guest, request, run};
+use report::RunReport;
+use study::{RunRequest, ThpPolicy, ThpSetting};
 use units::ArchId;
 
-/// Keeps what the guest writes.
-#[derive(Debug, Default)]
-struct Recorder {
-    stdout: String,
-    stderr: String,
+fn gup_test(arch: ArchId, kernel: &str, options: &str) -> (RunReport, Recorder) {
+    let thp = vec![ThpSetting { kib: 64, policy: ThpPolicy::Always }];
+    let kernel = kernel.to_owned();
+    let program = guest("gup_test", arch);
+    run(&RunRequest { kernel, thp, check: true, ..request(program, options) })
 }
 
-impl Console for Recorder {
-    fn write(&mut self, stream: Stream, bytes: &[u8]) {
-        let text = String::from_utf8_lossy(bytes);
-        match stream {
-            Stream::Stdout => self.stdout += &text,
-            Stream::Stderr => self.stderr += &text,
-        }
-    }
-    fn read(&mut self, _: &mut [u8]) -> usize {
-        0
-    }
-}
-
-fn gup_test(arch: ArchId, kernel: &str, options: &str) -> (u8, Recorder) {
-    let path = [env!("CARGO_MANIFEST_DIR"), "../guest-programs/prebuilt", arch.name(), "gup_test"];
-    let elf = std::fs::read(path.iter().collect::<PathBuf>()).expect("the guest is checked in");
-    let kernel = KernelConfig::parse(kernel).expect("a known kernel");
-    let argv = ["gup_test"].into_iter().chain(options.split_whitespace()).map(str::to_owned);
-    let mut config =
-        RunConfig::new(kernel, Machine::default_for(arch), "/gup_test", argv.collect());
-    config.check = true;
-    config.thp = Thp::only(Thp::order_of_kib(64).map(|order| (order, ThpSize::Always)));
-    let mut console = Recorder::default();
-    let outcome = run(&config, &elf, &FreeClock, &mut console);
-    let outcome = outcome.unwrap_or_else(|e| panic!("{arch} {options}: {e}"));
-    let ExitStatus::Exited(status) = outcome.exit else { panic!("{options}: {:?}", outcome.exit) };
-    let stat = outcome.vmstat;
-    assert_eq!(stat.nr_foll_pin_acquired, stat.nr_foll_pin_released, "{arch} {options}");
-    (status, console)
+/// The whole output of one thread, times replaced by `T`.
+fn without_times(stdout: &str) -> String {
+    let line = |line: &str| match line.split_once("get:") {
+        Some((name, _)) => format!("{name}get:T put:T us# \n"),
+        None => format!("{line}\n"),
+    };
+    stdout.lines().map(line).collect()
 }
 
 #[test]
 fn every_function_prints_its_line_as_often_as_asked() {
     let rows = [
-        ("-u -m 4", "GUP_FAST_BENCHMARK: Time: get:0 put:0 us\n", 1),
-        ("-a -m 4 -n 512 -t -W", "PIN_FAST_BENCHMARK: Time: get:0 put:0 us\n", 1),
-        ("-L -m 4 -n 123 -r 3 -t", "PIN_LONGTERM_BENCHMARK: Time: get:0 put:0 us\n", 3),
-        ("-Lm4 -n -1 -T -j 4", "PIN_LONGTERM_BENCHMARK: Time: get:0 put:0 us\n", 4),
-        ("-U -m 4 -W", "GUP_BASIC_TEST: done\n", 1),
-        ("-b -m 4 -n 7", "PIN_BASIC_TEST: done\n", 1),
-        ("-ct -m 4 -F 0x1 0 19 0x1000", "DUMP_USER_PAGES_TEST: done\n", 1),
-        ("-cp -m 4", "DUMP_USER_PAGES_TEST: done\n", 1),
+        ("-u -m 4", "GUP_FAST_BENCHMARK: Time: get:T put:T us# ", 1),
+        ("-a -m 4 -n 512 -t -W", "PIN_FAST_BENCHMARK: Time: get:T put:T us# ", 1),
+        ("-L -m 4 -n 123 -r 3 -t", "PIN_LONGTERM_BENCHMARK: Time: get:T put:T us# ", 3),
+        ("-Lm4 -n -1 -T", "PIN_LONGTERM_BENCHMARK: Time: get:T put:T us# ", 1),
+        ("-U -m 4 -W -r 5", "GUP_BASIC_TEST: done", 1),
+        ("-b -m 4 -n 7", "PIN_BASIC_TEST: done", 1),
+        ("-ct -m 4 -F 0x1 0 19 0x1000", "DUMP_USER_PAGES_TEST: done", 1),
+        ("-cp -m 4", "DUMP_USER_PAGES_TEST: done", 1),
+        ("-z -m 4", "GUP_FAST_BENCHMARK: Time: get:T put:T us# ", 1),
+        ("-S -m 4 -n 64", "GUP_FAST_BENCHMARK: Time: get:T put:T us# ", 1),
     ];
     for arch in ArchId::ALL {
         for kernel in ["v7.3+gup-pte-batch", "v6.1"] {
             for (options, line, times) in rows {
-                let (status, console) = gup_test(arch, kernel, options);
-                assert_eq!(status, 0, "{arch} {options}: {}", console.stderr);
-                assert_eq!(console.stdout, line.repeat(times), "{arch} {options}");
+                let (report, console) = gup_test(arch, kernel, options);
+                let what = format!("{arch} {kernel} {options}: {console:?}");
+                assert_eq!(report.exit.status, 0, "{what}");
+                let body = format!("# {line}\n").repeat(times);
+                let end = "ok 1 ioctl status 0\n\
+                    # Totals: pass:1 fail:0 xfail:0 xpass:0 skip:0 error:0\n";
+                let whole = format!("TAP version 13\n1..1\n{body}{end}");
+                assert_eq!(without_times(&console.stdout), whole, "{what}");
+                let pins = |name: &str| report.vmstat.get(name).copied().unwrap_or(0);
+                assert_eq!(pins("nr_foll_pin_acquired"), pins("nr_foll_pin_released"), "{what}");
             }
         }
     }
 }
 
 #[test]
-fn what_is_not_there_yet_says_so() {
+fn each_thread_is_a_test() {
     for arch in ArchId::ALL {
-        for options in ["-H -m 4", "-S -m 4", "-f /tmp/x -m 4"] {
-            let (status, console) = gup_test(arch, "v7.3", options);
-            assert_eq!(status, 4, "skipped");
-            assert!(console.stderr.contains("not supported yet"), "{}", console.stderr);
+        let (report, console) = gup_test(arch, "v7.3", "-a -m 4 -j 4 -r 2");
+        assert_eq!(report.exit.status, 0, "{console:?}");
+        let count = |start: &str| console.stdout.lines().filter(|l| l.starts_with(start)).count();
+        assert_eq!((count("# PIN_FAST"), count("ok ")), (8, 4), "{console:?}");
+        assert!(
+            console.stdout.ends_with("# Totals: pass:4 fail:0 xfail:0 xpass:0 skip:0 error:0\n")
+        );
+    }
+}
+
+#[test]
+fn what_it_cannot_do_it_says() {
+    for arch in ArchId::ALL {
+        let bail = |options: &str, reason: &str| {
+            let (report, console) = gup_test(arch, "v7.3", options);
+            assert_eq!(report.exit.status, 1, "{options}");
+            assert!(console.stdout.contains(reason), "{options}: {console:?}");
+            assert!(console.stdout.contains("# Planned tests != run tests (1 != 0)"));
+        };
+        bail("-H -m 4", "Bail out! mmap: Cannot allocate memory");
+        bail(
+            "-f /nowhere/x -m 4",
+            "Bail out! Unable to open /nowhere/x: No such file or directory",
+        );
+        for options in ["-y", "-m", "-m zero", "-m 0", "-j 99", "-f"] {
+            assert_eq!(gup_test(arch, "v7.3", options).0.exit.status, 2, "{options}");
         }
-        for options in ["-y", "-m", "-m zero", "-m 0", "-j 99"] {
-            assert_eq!(gup_test(arch, "v7.3", options).0, 2, "{options}");
+        // The kernel takes no flag that is its own: a request that gets nothing is cut short.
+        let (report, console) = gup_test(arch, "v7.3", "-U -m 4 -F 0x80000");
+        assert_eq!(report.exit.status, 0);
+        assert!(console.stdout.contains("# GUP_BASIC_TEST: done\n# Truncated (size: 0)\n"));
+        // A file that ends before the mapping does.
+        assert_eq!(gup_test(arch, "v7.3", "-f /tmp/x -m 4").0.exit.status, 128 + 7);
+    }
+}
+
+#[test]
+fn each_request_can_be_counted_alone() {
+    for arch in ArchId::ALL {
+        let program = guest("gup_test", arch);
+        let env = vec!["MM_EVENTS=1".to_owned()];
+        let (_, console) = run(&RunRequest { env, ..request(program, "-L -m 4 -n 1024 -r 2 -T") });
+        let phases: Vec<&str> = console.stdout.lines().filter(|l| l.starts_with("@@{")).collect();
+        assert_eq!(phases.len(), 2, "{console:?}");
+        for (i, phase) in phases.iter().enumerate() {
+            assert!(phase.contains(&format!("\"phase\":\"gup_iter{i}\"")), "{phase}");
+            assert!(phase.contains("\"task.gup_slow.ptep_get\":1024,"), "{phase}");
         }
     }
 }

@@ -3,8 +3,8 @@
 #![expect(clippy::print_stderr, reason = "a skipped test says so")]
 
 use cost::PriceList;
-use ptescope_tests::program::{Recorder, linux_selftest, request, run};
-use report::RunReport;
+use ptescope_tests::program::{Recorder, guest, linux_selftest, request, run};
+use report::{RunReport, SyscallReport};
 use study::{Program, RunRequest, ThpPolicy, ThpSetting};
 use units::ArchId;
 
@@ -39,9 +39,13 @@ fn program(arch: ArchId) -> Option<Program> {
     program
 }
 
-fn gup_test(arch: ArchId, options: &str) -> Option<(RunReport, Recorder)> {
+fn with_large_folios(program: Program, options: &str) -> (RunReport, Recorder) {
     let thp = vec![ThpSetting { kib: 64, policy: ThpPolicy::Always }];
-    Some(run(&RunRequest { thp, ..request(program(arch)?, options) }))
+    run(&RunRequest { thp, ..request(program, options) })
+}
+
+fn gup_test(arch: ArchId, options: &str) -> Option<(RunReport, Recorder)> {
+    Some(with_large_folios(program(arch)?, options))
 }
 
 /// The values of `-r` of a command line, 1 if there is none.
@@ -111,6 +115,32 @@ fn the_times_are_what_the_counts_of_the_ioctls_cost() {
                 printed <= cost && cost <= printed + untimed,
                 "{arch} {options}: printed {printed} ns, counted {cost} ns"
             );
+        }
+    }
+}
+
+/// What a run did in the kernel while it served requests, and what it printed.
+fn of_requests(report: &RunReport, console: &Recorder) -> (Option<SyscallReport>, String) {
+    (report.syscall("ioctl").cloned(), console.stdout.clone())
+}
+
+#[test]
+fn the_guest_of_that_name_prints_and_counts_the_same() {
+    let more = [
+        ("-L -m 16 -n 123 -r 2", "", 0),
+        ("-U -m 4 -W -F 0x80000", "", 0),
+        ("-a -m 4 -F 0x80000", "", 0),
+        ("-b -m 4 -n -1", "", 0),
+        ("-f /nowhere/x -m 4", "", 0),
+        ("-f /tmp -m 4", "", 0),
+        ("-H -m 4", "", 0),
+    ];
+    for arch in ArchId::ALL {
+        for (options, ..) in RUNS.into_iter().chain(more) {
+            let Some((report, console)) = gup_test(arch, options) else { return };
+            let theirs = of_requests(&report, &console);
+            let (report, console) = with_large_folios(guest(NAME, arch), options);
+            assert_eq!(of_requests(&report, &console), theirs, "{arch} {options}");
         }
     }
 }

@@ -96,6 +96,10 @@ pub struct KernelConfig {
     /// A run's references are taken in one call, instead of one for the first page and one for
     /// the rest. The posted series does not settle this.
     pub gup_merge_grab: bool,
+    /// `follow_pte_batch()` finds a run in a loop of its own, with the same looks at entries as
+    /// `folio_pte_batch()`, which it calls when this is off. The series is not public enough to
+    /// tell; what was measured on 6.12 has the loop, on 7.3 the call.
+    pub gup_batch_own_scan: bool,
     /// Runs of read-only entries are taken too, bounded by pages that are equally exclusive; off,
     /// a read-only entry that is pinned or written by force is a run of its own, as in the first
     /// posting. The review asked for the former.
@@ -285,6 +289,7 @@ impl KernelConfig {
             gup_pte_batch: false,
             zero_device_aligned: false,
             gup_merge_grab: false,
+            gup_batch_own_scan: false,
             gup_ro_pin_exclusive_run: false,
             gup_fast_recheck_lockless: false,
             vdso_generic_data: false,

@@ -599,7 +599,11 @@ fn follow_pte_batch<P: Platform>(
     }
     let end = pmd_addr_end(walk.va, walk.end.min(walk.vma.end));
     let max = NrPages::covering(end.bytes_since(walk.va));
-    let nr = mm.folio_pte_batch(folio, at, pte, max, Fpb::RESPECT_WRITE).nr;
+    let run = match mm.pt.kernel.gup_batch_own_scan {
+        true => mm.pte_run(folio, at, pte, max, Fpb::RESPECT_WRITE),
+        false => mm.folio_pte_batch(folio, at, pte, max, Fpb::RESPECT_WRITE),
+    };
+    let nr = run.nr;
     if !per_page || !mm.folio_test(folio, PageFlags::ANON) {
         return nr;
     }

@@ -60,6 +60,20 @@ impl<P: Platform> Mm<P> {
         flags: Fpb,
     ) -> Run {
         self.fentry_since(Event::FnFolioPteBatch, Event::FnFolioPteBatchFlags);
+        let run = self.pte_run(folio, at, pte, max, flags);
+        self.pt.count(Event::FolioPteBatchNr, run.nr.get());
+        run
+    }
+
+    /// The loop of [`Mm::folio_pte_batch`], for who has it in a function of its own.
+    pub(crate) fn pte_run(
+        &mut self,
+        folio: Folio,
+        at: Ptep,
+        pte: Pte<P::Arch>,
+        max: NrPages,
+        flags: Fpb,
+    ) -> Run {
         let left = folio.nr_pages().get() - folio.index_of(pte.pfn());
         let max = max.get().min(left);
         let mut run = Run {
@@ -82,7 +96,6 @@ impl<P: Platform> Mm<P> {
             nr += self.pt.pte_batch_hint(here, found).get();
         }
         run.nr = NrPages::new(nr.min(max));
-        self.pt.count(Event::FolioPteBatchNr, run.nr.get());
         run
     }
 

@@ -28,6 +28,7 @@ switches! {
     contpte
     contpte_get_early_stop
     fork_copies_tlb_batch
+    gup_batch_own_scan
     gup_fast_recheck_lockless
     gup_hugetlb_unified
     gup_merge_grab

@@ -151,7 +151,7 @@ fn build(
         .args(flags.split_whitespace())
         .arg(format!("--ld-path={}", toolchain.linker))
         .args(sources(dir, name)?)
-        .args(["rt/rt.c", "rt/freestanding.c", &format!("rt/{arch}.S"), "-o"])
+        .args(["rt/window.c", "rt/rt.c", "rt/freestanding.c", &format!("rt/{arch}.S"), "-o"])
         .arg(out)
         .output()?;
     expect_success(&output, &format!("{name} for {arch}"))
@@ -168,7 +168,7 @@ pub(crate) fn build_glibc(root: &Path, out: &Path) -> Result<()> {
                 .current_dir(&dir)
                 .args(["-O2", "-static", "-Wall", "-Wextra", "-Werror", "-Irt"])
                 .args(sources(&dir, &name)?)
-                .args(["rt/rt.c", "rt/hosted.c", "-o"])
+                .args(["rt/window.c", "rt/rt.c", "rt/hosted.c", "-o"])
                 .arg(out.join(arch).join(&name))
                 .output()
                 .with_context(|| format!("{compiler} does not run"))?;

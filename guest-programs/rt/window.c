@@ -135,7 +135,7 @@ int counters_start(void) {
         return 0;
     if (sys_write(window.counters_fd, "1", 1) == 1)
         return 1;
-    print(STDERR, "probe: the counters in %s did not start\n", COUNTERS);
+    print(STDERR, "the counters in %s did not start\n", COUNTERS);
     return 0;
 }
 
@@ -149,7 +149,7 @@ void window_open(void) {
 
 static void counters_stop(void) {
     if (window.counters_fd > 0 && sys_write(window.counters_fd, "0", 1) != 1)
-        print(STDERR, "probe: the counters in %s did not stop\n", COUNTERS);
+        print(STDERR, "the counters in %s did not stop\n", COUNTERS);
 }
 
 static void add_folio_changes(void) {
