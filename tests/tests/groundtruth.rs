@@ -1,6 +1,5 @@
 //! Every count equal to that of real Linux, or the reason in one table.
 //!
-//! `PTESCOPE_GROUNDTRUTH_ALL` takes every record of the probe, also those that nobody promised.
 //! `PTESCOPE_GROUNDTRUTH_NO_EXCUSES` shows what the excuses cover, too.
 //! `PTESCOPE_GROUNDTRUTH` selects runs whose line contains each of its comma-separated words.
 
@@ -8,17 +7,13 @@ use ptescope_tests::compare::{What, differences};
 use ptescope_tests::direct::{Direct, Runner};
 use ptescope_tests::emulated::{Emulated, Measured};
 use ptescope_tests::excuses::RunnerKind;
-use ptescope_tests::groundtruth::{Counts, Kernel, Record, Run, load, must_be_equal, of_the_probe};
+use ptescope_tests::groundtruth::{Counts, Kernel, Record, Run, load, must_be_equal};
 use ptescope_tests::report::{Report, run_all};
 
 fn records() -> Vec<Record> {
     let filter = std::env::var("PTESCOPE_GROUNDTRUTH").unwrap_or_default();
-    let wanted = match std::env::var_os("PTESCOPE_GROUNDTRUTH_ALL") {
-        Some(_) => of_the_probe,
-        None => must_be_equal,
-    };
     let selected = |r: &Record| filter.split(',').all(|word| r.run.to_string().contains(word));
-    Kernel::ALL.into_iter().flat_map(load).filter(|r| wanted(r) && selected(r)).collect()
+    Kernel::ALL.into_iter().flat_map(load).filter(|r| must_be_equal(r) && selected(r)).collect()
 }
 
 #[expect(clippy::print_stdout, reason = "the summary is what the test is run for")]

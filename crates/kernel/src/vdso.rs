@@ -200,6 +200,9 @@ fn elf_hash(name: &str) -> u32 {
 struct Bytes(Vec<u8>);
 
 impl Bytes {
+    fn zeroes(len: u64) -> Bytes {
+        Bytes(vec![0; usize::try_from(len).unwrap_or_default()])
+    }
     fn u16s(&mut self, values: &[u16]) {
         self.0.extend(values.iter().flat_map(|v| v.to_le_bytes()));
     }
@@ -224,7 +227,7 @@ impl Image {
         };
         let address = |i: usize| CODE_AT + CODE_STRIDE * i as u64;
         let mut strings = Strings(vec![0]);
-        let (mut symbols, mut code) = (Bytes(vec![0; SYM_BYTES as usize]), Vec::new());
+        let (mut symbols, mut code) = (Bytes::zeroes(SYM_BYTES), Vec::new());
         for (i, function) in functions.iter().enumerate() {
             let body = function.code(arch, data + address(i));
             symbols.u32s(&[strings.add(function.name)]);
@@ -237,11 +240,11 @@ impl Image {
         let soname = strings.add("linux-vdso.so.1");
         let version_name = strings.add(version);
 
-        let mut out = Bytes(vec![0; (EHDR_BYTES + 2 * PHDR_BYTES) as usize]);
+        let mut out = Bytes::zeroes(EHDR_BYTES + 2 * PHDR_BYTES);
         let symbols_at = out.align();
         out.0.extend(symbols.0);
         let hash_at = out.align();
-        let nr = functions.len() as u32;
+        let nr = u32::try_from(functions.len()).unwrap_or_default();
         // One bucket: symbol 1, and from each symbol to the next.
         out.u32s(&[1, nr + 1, 1, 0]);
         out.u32s(&(1..=nr).map(|i| if i == nr { 0 } else { i + 1 }).collect::<Vec<_>>());
