@@ -36,6 +36,8 @@ fn request(args: &RunArgs) -> Result<RunRequest, Failure> {
         swap_bytes: args.swap,
         thp: args.thp.clone(),
         set: args.set.clone(),
+        write: args.write.clone(),
+        uid: args.uid,
         env: args.env.clone(),
         seed: args.seed,
         check: args.check,

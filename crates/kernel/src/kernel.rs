@@ -1,11 +1,13 @@
 //! [`Kernel`]: all state, the entries from user mode, and the life of tasks.
 
 use crate::counts::CountsByScope;
+use crate::creds::Creds;
 use crate::errno::{self, EINTR, ENOSYS, ETIMEDOUT};
 use crate::exec::{Program, STACK_LIMIT};
 use crate::fd::{Fd, FdTable, FileRef, Open, OpenFile, OpenFiles};
 use crate::futex::{FutexKey, Futexes};
 use crate::host::{Host, Stream};
+use crate::log::Log;
 use crate::pipe::Pipes;
 use crate::regs::UserRegs;
 use crate::rng::Rng;
@@ -16,7 +18,7 @@ use crate::task::{
     ExitStatus, MmLayout, Process, ProcessId, Resume, Rlimits, Task, TaskId, TaskState, Wait,
 };
 use crate::vdso;
-use crate::vfs::{MmEvents, PseudoFile, Vfs, absolute};
+use crate::vfs::{Follow, Kind, MmEvents, Node, PseudoFile, Vfs, absolute};
 use arch::{Arch, MmId, Platform};
 use events::{Event, Sink};
 use mm::Mm;
@@ -39,6 +41,8 @@ pub struct KernelOptions {
     pub cpu_model: String,
     /// The only CPU that a program may use until it asks for others, as `taskset` would have it.
     pub first_cpu: Option<CpuId>,
+    /// The user and the group of the first process.
+    pub uid: u32,
 }
 
 /// What the machine does after a kernel entry.
@@ -101,6 +105,7 @@ pub struct Kernel<P: Platform> {
     pub(crate) vdso: Option<vdso::Parts>,
     pub(crate) pseudo: Vec<Arc<dyn PseudoFile<P>>>,
     pub(crate) events: MmEvents,
+    pub(crate) log: Log,
     /// What `PIN_LONGTERM_TEST_START` pinned.
     pub(crate) pin_longterm_test: Option<Vec<Pfn>>,
     /// Index into the table, by system call number of this architecture.
@@ -152,6 +157,7 @@ where
             vdso: None,
             pseudo,
             events: MmEvents::default(),
+            log: Log::default(),
             pin_longterm_test: None,
             handlers: syscalls::index(P::Arch::ID),
             unknown: BTreeMap::new(),
@@ -166,9 +172,26 @@ where
 
     // ---- what the machine asks
 
+    /// Writes to a file as an init script would, before there is a program.
+    ///
+    /// # Errors
+    /// As `open()` and `write()`; EACCES for a file that is not one of the kernel's own.
+    pub fn boot_write(&mut self, path: &str, text: &[u8]) -> Result<(), mm::Errno> {
+        let node = self.vfs.resolve(path, Follow::Yes, INIT, &self.processes)?;
+        let Node::Inode(inode) = node else { return Err(errno::EACCES) };
+        let Kind::Pseudo(id) = self.vfs.inode(inode)?.kind else { return Err(errno::EACCES) };
+        let file = self.pseudo.get(id.index()).cloned().ok_or(errno::EACCES)?;
+        file.write(self, INIT, text)
+    }
+
     /// How the first program ended, once it has: the run is over.
     pub fn exit_status(&self) -> Option<ExitStatus> {
         self.main_exit
+    }
+
+    /// The kernel's log, a line for each message, as dmesg(1) shows it.
+    pub fn dmesg(&self) -> Vec<String> {
+        self.log.dmesg()
     }
 
     /// System calls that were made but do not exist here, by number.
@@ -456,6 +479,7 @@ where
                 threads: vec![task],
                 fds,
                 cwd: "/".to_owned(),
+                creds: Creds::of(self.options.uid),
                 umask: 0o022,
                 actions: BTreeMap::new(),
                 pending: Pending::default(),

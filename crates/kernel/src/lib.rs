@@ -16,6 +16,7 @@
 mod abi;
 mod auxv;
 mod counts;
+mod creds;
 mod elf;
 mod errno;
 mod exec;
@@ -24,6 +25,7 @@ mod futex;
 mod host;
 mod kernel;
 mod load_error;
+mod log;
 mod pipe;
 mod regs;
 mod residence;

@@ -1,5 +1,6 @@
 //! Tasks (threads) and processes (thread groups).
 
+use crate::creds::Creds;
 use crate::fd::FdTable;
 use crate::futex::FutexKey;
 use crate::pipe::PipeId;
@@ -179,6 +180,7 @@ pub(crate) struct Process {
     pub(crate) threads: Vec<TaskId>,
     pub(crate) fds: FdTable,
     pub(crate) cwd: String,
+    pub(crate) creds: Creds,
     pub(crate) umask: u32,
     pub(crate) actions: BTreeMap<u8, Action>,
     pub(crate) pending: Pending,

@@ -29,6 +29,11 @@ pub struct RunConfig {
     pub seed: u64,
     /// Whether the oracles watch.
     pub check: bool,
+    /// What is written to pseudo-files before the program starts, as an init script would do it: path
+    /// and text.
+    pub boot_writes: Vec<(String, String)>,
+    /// The user and the group that the program runs as.
+    pub uid: u32,
     /// The only CPU that the program may use until it asks for others, as `taskset` would have
     /// it.
     pub first_cpu: Option<u16>,
@@ -51,6 +56,8 @@ impl RunConfig {
             env: Vec::new(),
             seed: 0,
             check: false,
+            boot_writes: Vec::new(),
+            uid: 0,
             first_cpu: None,
             max_instructions: None,
         }

@@ -172,6 +172,7 @@ where
             min_sigstack: min_sigstack(arch_of::<A>()),
             cpu_model: config.machine.name.to_owned(),
             first_cpu: config.first_cpu.map(CpuId::new),
+            uid: config.uid,
         };
         let kernel = Kernel::new(mm, options);
         let spare = CpuTlb::new(CpuId::default(), config.machine.geometry.clone(), controls);
@@ -186,8 +187,22 @@ where
             outside: Outside::new(pricing, console),
             config,
         };
+        guest.write_settings()?;
         guest.load(elf)?;
         Ok(guest)
+    }
+
+    fn write_settings(&mut self) -> Result<(), RunError> {
+        for (path, text) in &self.config.boot_writes {
+            self.world.kernel.boot_write(path, text.as_bytes()).map_err(|errno| {
+                let message = format!(
+                    "cannot write `{text}` to {path} before the program starts: error {}; is it a file of this kernel that takes such a value?",
+                    errno.0
+                );
+                RunError::new(RunErrorKind::Request, message)
+            })?;
+        }
+        Ok(())
     }
 
     fn load(&mut self, elf: &[u8]) -> Result<(), RunError> {
@@ -422,6 +437,7 @@ where
             vmstat: kernel.mm.vmstat.clone(),
             thp,
             virtual_ns,
+            dmesg: kernel.dmesg(),
             unknown_syscalls: kernel.unknown_syscalls(),
             sink: kernel.mm.pt.sink.finish(),
         })

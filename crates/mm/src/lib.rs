@@ -3,7 +3,7 @@
 //! One file per Linux file, functions named as there, so that a reader can hold both open:
 //! `memory` (faults, COW, zap), `fork` (copying), `gup`, `gup_test`, `mmap`, `mprotect`, `mremap`,
 //! `madvise`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`, `migrate`, `mmu_gather`, `page_alloc`,
-//! `filemap`; ours are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and `validate`.
+//! `filemap`, `debug`; ours are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and `validate`.
 //!
 //! [`Mm`] is the whole memory manager: every address space, all of RAM. Algorithms touch page
 //! tables only through [`arch::Pt`], which counts; [`Mm::enter`] attributes what is counted to
@@ -13,6 +13,7 @@
 
 #![expect(clippy::cast_possible_truncation, reason = "frame numbers and mapcounts fit 32 bits")]
 
+mod debug;
 mod errno;
 mod filemap;
 mod folio;

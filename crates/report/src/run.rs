@@ -112,6 +112,17 @@ pub struct Settings {
     pub swap_bytes: u64,
     /// Folio sizes and when they are used: `"64kB": "always"`.
     pub thp: BTreeMap<String, String>,
+    /// The user that the guest ran as.
+    #[serde(default, skip_serializing_if = "is_root")]
+    pub uid: u32,
+    /// What was written to the kernel's files before the guest started.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub write: BTreeMap<String, String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_root(uid: &u32) -> bool {
+    *uid == 0
 }
 
 /// What one kind of kernel entry did, its page faults apart.
@@ -161,6 +172,9 @@ pub struct RunReport {
     pub by_syscall: Vec<SyscallReport>,
     /// How many CPUs the machine had.
     pub cpus: u16,
+    /// The kernel's log, as dmesg(1) shows it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dmesg: Vec<String>,
     /// Counts of everything.
     pub events: EventCounts,
     /// How the guest ended.
@@ -269,6 +283,7 @@ pub(crate) mod tests {
             arch: "arm64".to_owned(),
             by_syscall,
             cpus: 1,
+            dmesg: Vec::new(),
             events: EventCounts::from(&sink.total()),
             exit: Exit { signal: None, status: 0 },
             faults,

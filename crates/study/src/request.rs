@@ -71,6 +71,10 @@ pub struct RunRequest {
     pub thp: Vec<ThpSetting>,
     /// Fields of the kernel and of the machine that differ from the preset.
     pub set: Vec<Override>,
+    /// What is written to pseudo-files before the program starts: path and text.
+    pub write: Vec<(String, String)>,
+    /// The user and the group that the program runs as.
+    pub uid: u32,
     /// `NAME=VALUE`.
     pub env: Vec<String>,
     /// Arguments, the program's name first.
@@ -102,6 +106,8 @@ impl RunRequest {
             swap_bytes: RunRequest::SWAP_BYTES,
             thp: Vec::new(),
             set: Vec::new(),
+            write: Vec::new(),
+            uid: 0,
             env: Vec::new(),
             argv,
             seed: 0,

@@ -73,6 +73,8 @@ fn config(request: &RunRequest) -> Result<RunConfig, Failure> {
         swap_bytes: request.swap_bytes,
         thp: thp(&request.thp)?,
         env: request.env.clone(),
+        boot_writes: request.write.clone(),
+        uid: request.uid,
         seed: request.seed,
         check: request.check,
         max_instructions: request.max_instructions,
@@ -131,6 +133,7 @@ fn report(
         arch: outcome.arch.name().to_owned(),
         by_syscall,
         cpus: config.machine.hw.cpus,
+        dmesg: outcome.dmesg.clone(),
         events: EventCounts::from(&total),
         exit: exit(outcome.exit),
         faults,
@@ -174,6 +177,8 @@ fn settings(request: &RunRequest) -> Settings {
         set: set.collect(),
         swap_bytes: request.swap_bytes,
         thp: thp.collect(),
+        uid: request.uid,
+        write: request.write.iter().cloned().collect(),
     }
 }
 
@@ -211,6 +216,7 @@ fn unsupported(call: &UnknownSyscall) -> Unsupported {
     Unsupported { calls: call.calls, syscall }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -2,6 +2,7 @@
 //!
 //! - `guests [--update]` rebuilds the guest programs and compares them with the ones checked in.
 //! - `guests --glibc DIR` builds the same programs on glibc, for tests.
+//! - `selftests build DIR [PROGRAM…]` fetches and builds Linux's mm selftests, `selftests run` compares.
 //! - `tidy` checks the rules of the house that no compiler checks.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "xtask talks to a person")]
@@ -10,6 +11,7 @@ mod elf;
 mod guests;
 mod manifest;
 mod rust_text;
+mod selftests;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -20,6 +22,11 @@ tasks:
   guests               rebuild the guest programs; fail if they differ from the ones checked in
   guests --update      rebuild them and check in the result
   guests --glibc DIR   build them on glibc, to DIR/<arch>/<name>
+  selftests build DIR [PROGRAM...]
+                       fetch Linux's mm selftests and build them to DIR/<arch>/<program>
+  selftests run DIR [--all] [--update] [PROGRAM...]
+                       run them under ptescope and compare with docs/selftests.md; with --update,
+                       write the table there
   tidy                 check dependency arrows, fidelity marks and forbidden words";
 
 fn main() -> ExitCode {
@@ -30,6 +37,8 @@ fn main() -> ExitCode {
         ["guests"] => guests::check(&root),
         ["guests", "--update"] => guests::update(&root),
         ["guests", "--glibc", dir] => guests::build_glibc(&root, Path::new(dir)),
+        ["selftests", "build", dir, ref only @ ..] => selftests::build(Path::new(dir), only),
+        ["selftests", "run", dir, ref words @ ..] => selftests::run(&root, Path::new(dir), words),
         ["tidy"] => tidy::check(&root),
         _ => {
             eprintln!("{USAGE}");

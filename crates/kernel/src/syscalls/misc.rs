@@ -4,6 +4,7 @@
 
 use super::{Call, SysResult};
 use crate::counts::CountsByScope;
+use crate::creds::{Cap, Creds};
 use crate::errno::{EINVAL, EPERM, ESRCH};
 use crate::kernel::Kernel;
 use crate::task::TaskId;
@@ -117,6 +118,9 @@ where
         if soft > hard {
             return Err(EINVAL.into());
         }
+        if hard > now.1 && !k.process_of(task).creds.capable(Cap::SysResource) {
+            return Err(EPERM.into());
+        }
         if let Some(limit) = k.process_of_mut(task).rlimits.0.get_mut(index) {
             *limit = (soft, hard);
         }
@@ -183,6 +187,7 @@ where
     const GET_DUMPABLE: u32 = 3;
     const SET_DUMPABLE: u32 = 4;
     const SET_NAME: u32 = 15;
+    const CAPBSET_READ: u32 = 23;
     const GET_NAME: u32 = 16;
     const SET_THP_DISABLE: u32 = 41;
     const GET_THP_DISABLE: u32 = 42;
@@ -203,6 +208,7 @@ where
             k.write_user(c.task, c.addr::<1>(), &comm)?;
             Ok(0)
         }
+        CAPBSET_READ => Ok(u64::from(Creds::bounds(c.long::<1>()).ok_or(EINVAL)?)),
         // FIDELITY: prctl-thp-disable — large folios cannot be disabled for one process.
         SET_THP_DISABLE if c.long::<1>() == 0 => Ok(0),
         GET_THP_DISABLE => Ok(0),

@@ -6,6 +6,7 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+mod creds;
 mod file;
 mod futex;
 mod io;
@@ -17,6 +18,7 @@ mod process;
 mod sched;
 mod signal;
 mod stat;
+mod syslog;
 mod time;
 
 use crate::counts::CountsByScope;
@@ -261,10 +263,18 @@ syscalls! {
     getppid Full, process::getppid;
     getpgrp Partial("every process is its own group"), process::getpid;
     getpgid Partial("every process is its own group"), process::getpid;
-    getuid Full, misc::zero;
-    geteuid Full, misc::zero;
-    getgid Full, misc::zero;
-    getegid Full, misc::zero;
+    getuid Full, creds::getuid;
+    geteuid Full, creds::geteuid;
+    getgid Full, creds::getgid;
+    getegid Full, creds::getegid;
+    getresuid Full, creds::getresuid;
+    getresgid Full, creds::getresgid;
+    setuid Full, creds::setuid;
+    setgid Full, creds::setgid;
+    setresuid Full, creds::setresuid;
+    setresgid Full, creds::setresgid;
+    capget Full, creds::capget;
+    capset Partial("the bounding and ambient sets cannot change"), creds::capset;
     set_tid_address Full, process::set_tid_address;
     set_robust_list Partial("remembered; a dead owner's futexes are not released"), process::set_robust_list;
     get_robust_list Full, process::get_robust_list;
@@ -309,6 +319,7 @@ syscalls! {
     getrandom Full, misc::getrandom;
     uname Full, misc::uname;
     sysinfo Full, misc::sysinfo;
+    syslog Partial("all of the log or its size; no waiting for messages; the console has no level"), syslog::syslog;
 }
 
 #[cfg(test)]

@@ -185,6 +185,7 @@ fn kernel<A: Arch>(cpus: u16) -> Kernel<Bare<A>> {
         min_sigstack: 2048,
         cpu_model: "test".to_owned(),
         first_cpu: None,
+        uid: 0,
     };
     Kernel::new(Mm::new(config, ByOp::new(), ()).expect("guest RAM"), options)
 }

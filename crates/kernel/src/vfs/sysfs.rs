@@ -28,6 +28,7 @@ where
         ("/sys/kernel/debug/mm_events".to_owned(), Arc::new(MmEventsFile)),
         ("/sys/kernel/debug/gup_test".to_owned(), Arc::new(GupTestFile)),
         ("/sys/kernel/debug/fault_around_bytes".to_owned(), Arc::new(FaultAround)),
+        ("/dev/kmsg".to_owned(), Arc::new(Text(|k: &Kernel<P>| k.log.kmsg()))),
         (format!("{THP}/enabled"), Arc::new(Enabled)),
         (format!("{THP}/defrag"), Arc::new(Defrag)),
         (format!("{THP}/use_zero_page"), Arc::new(UseZeroPage)),
