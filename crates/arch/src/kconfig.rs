@@ -88,6 +88,18 @@ pub struct KernelConfig {
     /// hugetlb goes through `follow_page_mask()` and `faultin_page()` (6.5; patch
     /// `gup-hugetlb-unify`).
     pub gup_hugetlb_unified: bool,
+    /// Long-term pins for writing of shared mappings that a file system writes back are refused
+    /// (6.5).
+    pub gup_longterm_file_refused: bool,
+    /// hugetlb has no page-table walk of its own in GUP: the generic one finds its leaves, and
+    /// takes contiguous entries one by one (6.10).
+    pub gup_hugetlb_generic: bool,
+    /// arm64 flushes a contiguous set of hugetlb by the size of its entries, leaves only, and
+    /// not at all when it is written over invalid entries (6.15).
+    pub hugetlb_tlb_hints: bool,
+    /// Unmapping the last mapping of a private huge page gives its reservation back to the
+    /// mapping (6.9).
+    pub hugetlb_restore_reserve: bool,
     /// `follow_page_mask()` returns runs of PTEs (patch `gup-pte-batch`).
     pub gup_pte_batch: bool,
     /// A private mapping of `/dev/zero` is placed at a multiple of 2 MiB, as other anonymous
@@ -109,6 +121,9 @@ pub struct KernelConfig {
     /// The vDSO's data pages are those of lib/vdso/datastore.c, one VMA of four pages, and x86-64
     /// has the clocks of hypervisors in one of its own (6.14).
     pub vdso_generic_data: bool,
+    /// A fault says that it wrote (VM_FAULT_WRITE), so that `break_ksm()` looks once for each
+    /// page (until 6.1; removed at the start of the series of `ksm-walk-vma`).
+    pub ksm_fault_write: bool,
     /// The form of `break_ksm()`.
     pub break_ksm: BreakKsm,
     /// The form of the swap layer.
@@ -153,12 +168,12 @@ const PATCHES: &[Patch] = &[
     Patch {
         name: "ksm-walk-vma",
         summary: "break_ksm() by walk_page_range_vma() with one callback",
-        apply: |k, on| k.break_ksm = if on { BreakKsm::WalkVma } else { BreakKsm::FollowPage },
+        apply: |k, on| k.set_break_ksm(BreakKsm::WalkVma, on),
     },
     Patch {
         name: "ksm-walk-vma-pud",
         summary: "break_ksm() by walk_page_range_vma() with two callbacks",
-        apply: |k, on| k.break_ksm = if on { BreakKsm::WalkVmaPud } else { BreakKsm::FollowPage },
+        apply: |k, on| k.set_break_ksm(BreakKsm::WalkVmaPud, on),
     },
     Patch {
         name: "gup-pte-batch",
@@ -236,13 +251,23 @@ impl KernelConfig {
         Ok(config)
     }
 
+    /// Without either patch, `break_ksm()` is what their series replaced.
+    fn set_break_ksm(&mut self, form: BreakKsm, on: bool) {
+        self.break_ksm = if on { form } else { BreakKsm::FollowPage };
+        self.ksm_fault_write = false;
+    }
+
     fn v6_1() -> KernelConfig {
         KernelConfig {
             name: "v6.1".to_owned(),
             anon_mthp: false,
             contpte: false,
             gup_thp_stride: false,
+            gup_longterm_file_refused: false,
             gup_hugetlb_unified: false,
+            ksm_fault_write: true,
+            gup_hugetlb_generic: false,
+            hugetlb_restore_reserve: false,
             break_ksm: BreakKsm::FollowPage,
             ..KernelConfig::v6_12()
         }
@@ -253,6 +278,8 @@ impl KernelConfig {
             name: "v6.5".to_owned(),
             anon_mthp: false,
             contpte: false,
+            gup_hugetlb_generic: false,
+            hugetlb_restore_reserve: false,
             break_ksm: BreakKsm::WalkVma,
             ..KernelConfig::v6_12()
         }
@@ -285,7 +312,11 @@ impl KernelConfig {
             wp_reuse_large: false,
             pte_marker_uffd_wp: true,
             gup_thp_stride: true,
+            gup_longterm_file_refused: true,
             gup_hugetlb_unified: true,
+            gup_hugetlb_generic: true,
+            hugetlb_tlb_hints: false,
+            hugetlb_restore_reserve: true,
             gup_pte_batch: false,
             zero_device_aligned: false,
             gup_merge_grab: false,
@@ -293,6 +324,7 @@ impl KernelConfig {
             gup_ro_pin_exclusive_run: false,
             gup_fast_recheck_lockless: false,
             vdso_generic_data: false,
+            ksm_fault_write: false,
             break_ksm: BreakKsm::FolioWalk,
             swap_api: SwapApi::SlotCache,
         }
@@ -321,6 +353,7 @@ impl KernelConfig {
             gup_fast_recheck_lockless: true,
             vdso_generic_data: true,
             zero_device_aligned: true,
+            hugetlb_tlb_hints: true,
             break_ksm: BreakKsm::RangeWalk,
             swap_api: SwapApi::Cluster,
             ..KernelConfig::v6_12()

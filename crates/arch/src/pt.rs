@@ -1,9 +1,10 @@
 //! What `mm` holds to touch page tables and TLBs: [`Pt`].
 
+use crate::hugetlb::{HugeSize, Hugep};
 use crate::pte::{ClearYoungDirty, Pmd, Pte};
-use crate::tlbport::{PteChange, TlbPort};
+use crate::tlbport::{PteChange, TlbOp, TlbPort};
 use crate::{Arch, FaultAccess, Hw, KernelConfig, LeafOnly, Platform, Teardown};
-use events::{Event, Op, Sink};
+use events::{Event, Op, Sink, Span};
 use phys::{MemMap, Ram};
 use units::{CpuId, NrPages, PTRS_PER_TABLE, PhysAddr, Reach, VirtAddr};
 
@@ -237,9 +238,26 @@ impl<P: Platform> Pt<P> {
         self.sink.add(event, n);
     }
 
-    /// Tells the stale-use oracle that a live entry lost rights or its frame.
+    /// Whether somebody looks at every change of an entry: the stale-use oracle, or a trace.
+    #[inline(always)]
+    pub(crate) fn watches_ptes(&self) -> bool {
+        self.tlb.watches_ptes() || self.sink.watches_ptes()
+    }
+
+    /// `cpu` executes a TLB maintenance instruction.
+    pub(crate) fn flush_tlb(&mut self, cpu: CpuId, op: TlbOp) {
+        if self.sink.watches_ptes() {
+            self.sink.flushed(&op.traced(cpu));
+        }
+        self.tlb.flush(cpu, op);
+    }
+
+    /// Tells the stale-use oracle and the trace that a live entry lost rights or its frame.
     #[inline(always)]
     pub(crate) fn pte_changed(&mut self, mm: MmId, va: VirtAddr, reach: Reach) {
+        if self.sink.watches_ptes() {
+            self.sink.pte_changed(Span { start: va, bytes: reach.bytes() });
+        }
         if self.tlb.watches_ptes() {
             let change = PteChange { root: self.root(mm), va, reach, owed_by: self.op };
             self.tlb.pte_changed(change);
@@ -269,7 +287,7 @@ impl<P: Platform> Pt<P> {
     /// entries that come back with the same rights need no flush.
     #[inline(always)]
     pub(crate) fn open_prot_window(&mut self, at: Ptep, nr: NrPages) {
-        if self.tlb.watches_ptes() {
+        if self.watches_ptes() {
             self.prot_window.clear();
             for i in 0..nr.get() {
                 let raw = self.ram.load_u64(at.add(i).slot);
@@ -327,6 +345,21 @@ impl<P: Platform> Pt<P> {
         let table = self.pmdp_get(pmdp).table()?;
         let va = va.align_down(units::PAGE_SIZE);
         Some(Ptep { slot: TableLevel::Pte.slot(table, va), va, mm: pmdp.mm })
+    }
+
+    /// Where the entry is that would map `va`, and at which level: a leaf, or a last-level entry
+    /// whatever is in it; `None` if a table is missing.
+    pub fn leaf_slot(&self, mm: MmId, va: VirtAddr) -> Option<(PhysAddr, TableLevel)> {
+        let mut table = self.root(mm);
+        for level in [TableLevel::Pgd, TableLevel::Pud, TableLevel::Pmd] {
+            let slot = level.slot(table, va);
+            match self.table_at(slot) {
+                Table::Next(next) => table = next,
+                Table::Leaf => return Some((slot, level)),
+                Table::None => return None,
+            }
+        }
+        Some((TableLevel::Pte.slot(table, va), TableLevel::Pte))
     }
 
     /// `pmdp_get()`; not counted, as Linux does not instrument it.
@@ -531,6 +564,55 @@ impl<P: Platform> Pt<P> {
     /// `pmd_clear()` and its relatives.
     pub fn clear_table(&mut self, level: TableLevel, slot: PhysAddr) {
         A::<P>::clear_table(self, level, slot);
+    }
+
+    // ---- huge pages of hugetlb
+
+    /// The entry of a page of `size` that holds `va`, if the tables above it exist. A PUD or PMD
+    /// entry counts whatever is in it (`huge_pte_offset()`).
+    pub fn huge_pte_offset(&self, mm: MmId, va: VirtAddr, size: HugeSize) -> Option<Hugep> {
+        let va = va.align_down(size.bytes());
+        let mut table = self.root(mm);
+        for level in [TableLevel::Pgd, TableLevel::Pud, TableLevel::Pmd, TableLevel::Pte] {
+            let slot = level.slot(table, va);
+            if level == size.level() {
+                return Some(Hugep { slot, va, mm, size });
+            }
+            match self.table_at(slot) {
+                Table::Next(next) => table = next,
+                Table::None | Table::Leaf => return None,
+            }
+        }
+        None
+    }
+    /// `huge_ptep_get()`.
+    pub fn huge_ptep_get(&mut self, at: Hugep) -> Pte<P::Arch> {
+        A::<P>::huge_ptep_get(self, at)
+    }
+    /// `set_huge_pte_at()`.
+    pub fn set_huge_pte_at(&mut self, at: Hugep, pte: Pte<P::Arch>) {
+        A::<P>::set_huge_pte_at(self, at, pte);
+    }
+    /// `huge_ptep_get_and_clear()`.
+    pub fn huge_ptep_get_and_clear(&mut self, at: Hugep) -> Pte<P::Arch> {
+        A::<P>::huge_ptep_get_and_clear(self, at)
+    }
+    /// `huge_ptep_clear_flush()`.
+    pub fn huge_ptep_clear_flush(&mut self, at: Hugep) -> Pte<P::Arch> {
+        A::<P>::huge_ptep_clear_flush(self, at)
+    }
+    /// `huge_ptep_set_wrprotect()`.
+    pub fn huge_ptep_set_wrprotect(&mut self, at: Hugep) {
+        A::<P>::huge_ptep_set_wrprotect(self, at);
+    }
+    /// `huge_ptep_set_access_flags()`.
+    pub fn huge_ptep_set_access_flags(
+        &mut self,
+        at: Hugep,
+        pte: Pte<P::Arch>,
+        access: FaultAccess,
+    ) -> bool {
+        A::<P>::huge_ptep_set_access_flags(self, at, pte, access)
     }
 
     // ---- flushes

@@ -10,7 +10,7 @@
 
 use crate::kernel::Kernel;
 use arch::{Arch, KernelConfig, MmId, Platform};
-use mm::{Backing, Errno, FileId, FileKind, MapFlags, VmProt};
+use mm::{Backing, Errno, FileId, MapFlags, VmProt};
 use units::{ArchId, PAGE_SIZE, VirtAddr};
 
 /// How many pages each part has.
@@ -68,9 +68,9 @@ impl<P: Platform> Kernel<P> {
         let clock_mode_none = vec![0; usize::try_from(PAGE_SIZE).unwrap_or_default()];
         let read = VmProt::READ;
         let Parts { vvar, vclock, vdso } = *self.vdso.get_or_insert_with(|| Parts {
-            vvar: self.mm.file_create_of_kind("[vvar]", clock_mode_none, FileKind::Pfns),
-            vclock: self.mm.file_create_of_kind("[vvar_vclock]", Vec::new(), FileKind::Pfns),
-            vdso: self.mm.file_create_of_kind("[vdso]", image.bytes, FileKind::Special),
+            vvar: self.mm.pfn_mapping_create("[vvar]", clock_mode_none),
+            vclock: self.mm.pfn_mapping_create("[vvar_vclock]", Vec::new()),
+            vdso: self.mm.special_mapping_create("[vdso]", image.bytes),
         });
         let mut start = at;
         for (file, pages, prot) in [

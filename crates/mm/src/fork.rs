@@ -5,7 +5,7 @@ use crate::errno::Errno;
 use crate::huge_memory::{self, CopyHuge};
 use crate::pte_batch::Fpb;
 use crate::vma::{VmFlags, Vma, VmaId};
-use crate::{Mm, memory};
+use crate::{Mm, hugetlb, memory};
 use arch::{MmId, Platform, Pmdp, Pte, Ptep, SoftleafKind};
 use events::{Event, Op};
 use phys::PageFlags;
@@ -28,12 +28,14 @@ impl<P: Platform> Mm<P> {
                 to.tlb_batch_flushed = from.tlb_batch_flushed;
             }
         }
+        self.ksm_fork(parent, child);
         for id in from.tree.into_values() {
             let vma = *self.vma(id);
             if vma.flags.contains(VmFlags::DONTFORK) {
                 continue;
             }
-            let copy = Vma { mm: child, anon_vma: None, ..vma };
+            // The child has no reservations of its own (hugetlb_dup_vma_private()).
+            let copy = Vma { mm: child, anon_vma: None, resv: None, ..vma };
             let copy_id = self.insert_vma(copy);
             if vma.flags.contains(VmFlags::WIPEONFORK) {
                 continue;
@@ -62,6 +64,9 @@ fn copy_page_range<P: Platform>(mm: &mut Mm<P>, from: VmaId, to: VmaId) -> Resul
     let vma = *mm.vma(from);
     if !vma_needs_copy(&vma) {
         return Ok(());
+    }
+    if let Some(size) = vma.huge {
+        return hugetlb::copy_hugetlb_page_range(mm, from, to, size);
     }
     let child = mm.vma(to).mm;
     let mut va = vma.start;
@@ -178,7 +183,7 @@ fn copy_present_ptes<P: Platform>(
         }
         mm.add_rss_anon(to.mm, nr.get().cast_signed());
     } else {
-        mm.add_rss_file(to.mm, nr.get().cast_signed());
+        mm.add_rss_file(to.mm, folio, nr.get().cast_signed());
     }
     write_child_ptes(mm, &vma, at, to, pte, nr, any_writable);
     Ok(nr)

@@ -2,8 +2,9 @@
 //!
 //! One file per Linux file, functions named as there, so that a reader can hold both open:
 //! `memory` (faults, COW, zap), `fork` (copying), `gup`, `gup_test`, `mmap`, `mprotect`, `mremap`,
-//! `madvise`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`, `migrate`, `mmu_gather`, `page_alloc`,
-//! `filemap`, `debug`; ours are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and `validate`.
+//! `madvise`, `ksm`, `pagewalk`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`, `migrate`, `mmu_gather`, `page_alloc`,
+//! `filemap`, `hugetlb`, `debug`; ours are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and
+//! `validate`.
 //!
 //! [`Mm`] is the whole memory manager: every address space, all of RAM. Algorithms touch page
 //! tables only through [`arch::Pt`], which counts; [`Mm::enter`] attributes what is counted to
@@ -21,6 +22,8 @@ mod fork;
 mod gup;
 mod gup_test;
 mod huge_memory;
+mod hugetlb;
+mod ksm;
 mod madvise;
 mod memory;
 mod migrate;
@@ -30,6 +33,7 @@ mod mprotect;
 mod mremap;
 mod page_alloc;
 mod page_vma_mapped;
+mod pagewalk;
 mod pte_batch;
 mod rmap;
 mod stats;
@@ -40,12 +44,14 @@ mod validate;
 mod vma;
 mod vmscan;
 
-pub use arch::MmId;
+pub use arch::{HugeSize, MmId};
 pub use errno::Errno;
-pub use filemap::{FileId, FileKind};
+pub use filemap::FileId;
 pub use folio::Folio;
 pub use gup::Foll;
 pub use gup_test::{GupTest, GupTestCommand, GupTestPages};
+pub use hugetlb::{HugePool, ResvId};
+pub use ksm::{Ksm, KsmKnobs, KsmRun, KsmStats, MmKsm, Switch};
 pub use madvise::advice;
 pub use memory::{Access, FaultSignal};
 pub use mmap::{Backing, MapFlags};
@@ -97,6 +103,8 @@ pub struct Mm<P: Platform> {
     pub fault_around_bytes: u64,
     /// /proc/vmstat.
     pub vmstat: VmStat,
+    /// Kernel samepage merging.
+    pub ksm: Ksm,
     mms: Vec<MmStruct>,
     vmas: Vec<Vma>,
     free_vmas: Vec<VmaId>,
@@ -108,6 +116,7 @@ pub struct Mm<P: Platform> {
     swap: swap::Swap,
     ubc: rmap::Ubc,
     files: filemap::Files,
+    hugetlb: hugetlb::Hugetlb,
     /// Page tables kept for the split of a PMD leaf.
     deposited: BTreeMap<(MmId, VirtAddr), PhysAddr>,
     deferred_split: BTreeSet<Pfn>,
@@ -167,6 +176,7 @@ impl<P: Platform> Mm<P> {
             thp: config.thp,
             fault_around_bytes: FAULT_AROUND_BYTES,
             vmstat: VmStat::default(),
+            ksm: Ksm::default(),
             mms: Vec::new(),
             vmas: Vec::new(),
             free_vmas: Vec::new(),
@@ -177,6 +187,7 @@ impl<P: Platform> Mm<P> {
             swap: swap::Swap::new(NrPages::covering(config.swap_bytes).get()),
             ubc: rmap::Ubc::default(),
             files: filemap::Files::default(),
+            hugetlb: hugetlb::Hugetlb::new(<P::Arch as arch::Arch>::HUGE_SIZES),
             deposited: BTreeMap::new(),
             deferred_split: BTreeSet::new(),
             zero_page,
@@ -210,6 +221,7 @@ impl<P: Platform> Mm<P> {
 
     /// `mmput()` of the last user: the address space and everything in it goes away.
     pub fn mmput(&mut self, mm: MmId) {
+        self.ksm_exit(mm);
         memory::exit_mmap(self, mm);
     }
 
@@ -222,6 +234,7 @@ impl<P: Platform> Mm<P> {
             swap_free: self.swap.free(),
             anon: self.mms.iter().map(|ms| ms.rss.anon).sum(),
             page_tables: self.mms.iter().map(|ms| ms.pgtables).sum(),
+            shmem: self.shmem_pages(),
         }
     }
 }

@@ -3,13 +3,13 @@
 //! Source: Linux mm/memory.c.
 
 use crate::errno::Errno;
-use crate::filemap::{FileId, FileKind};
+use crate::filemap::FileId;
 use crate::folio::Folio;
 use crate::mmu_gather::{MmuGather, Room};
 use crate::pte_batch::Fpb;
 use crate::rmap::Exclusive;
 use crate::vma::{VmFlags, Vma, VmaId};
-use crate::{Mm, huge_memory};
+use crate::{Mm, huge_memory, hugetlb};
 use arch::{
     Arch, FaultAccess, MmId, Platform, Pmdp, Prot, Pte, PteFormat, Ptep, Softleaf, SoftleafKind,
     SwapApi, Table, TableLevel, Teardown,
@@ -40,6 +40,14 @@ pub enum FaultSignal {
     Bus,
     /// SIGKILL by the OOM killer.
     OutOfMemory,
+}
+
+/// The counters of resident pages (MM_ANONPAGES, MM_FILEPAGES, MM_SHMEMPAGES).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RssKind {
+    Anon,
+    File,
+    Shmem,
 }
 
 /// A fault being served (`struct vm_fault`).
@@ -74,7 +82,6 @@ impl<P: Platform> Mm<P> {
         access: Access,
     ) -> Result<(), FaultSignal> {
         self.pt.count(Event::PageFaultTrap, 1);
-        self.vmstat.pgfault += 1;
         let found = self.find_vma(id, va).ok_or(FaultSignal::SegvMapErr)?;
         let vma_id = match self.vma(found).start <= va {
             true => found,
@@ -102,10 +109,23 @@ impl<P: Platform> Mm<P> {
         rss.anon = rss.anon.wrapping_add_signed(nr);
     }
 
-    pub(crate) fn add_rss_file(&mut self, mm: MmId, nr: i64) {
+    /// Which counter the pages of a folio belong to (`mm_counter()`).
+    pub(crate) fn rss_kind(&self, folio: Folio) -> RssKind {
+        let flags = self.pt.pages.page(folio.pfn).flags;
+        match (flags.contains(PageFlags::ANON), flags.contains(PageFlags::SWAPBACKED)) {
+            (true, _) => RssKind::Anon,
+            (false, true) => RssKind::Shmem,
+            (false, false) => RssKind::File,
+        }
+    }
+
+    /// Counts `nr` pages of a folio from the page cache.
+    pub(crate) fn add_rss_file(&mut self, mm: MmId, folio: Folio, nr: i64) {
         self.pt.count(Event::MmCounterUpdate, 1);
+        let kind = self.rss_kind(folio);
         let rss = &mut self.mm_mut(mm).rss;
-        rss.file = rss.file.wrapping_add_signed(nr);
+        let counter = if kind == RssKind::Shmem { &mut rss.shmem } else { &mut rss.file };
+        *counter = counter.wrapping_add_signed(nr);
     }
 
     pub(crate) fn add_rss_swapents(&mut self, mm: MmId, nr: i64) {
@@ -121,8 +141,20 @@ impl<P: Platform> Mm<P> {
 
     /// `pmd_alloc()`: the PMD entry for `va`, with the tables above it.
     pub(crate) fn pmd_alloc(&mut self, id: MmId, va: VirtAddr) -> Option<Pmdp> {
+        let levels = &[TableLevel::Pgd, TableLevel::Pud];
+        let slot = TableLevel::Pmd.slot(self.tables_alloc(id, va, levels)?, va);
+        Some(Pmdp { slot, va: va.align_down(PMD_SIZE), mm: id })
+    }
+
+    /// `pud_alloc()`: where the PUD entry for `va` is, with the table above it.
+    pub(crate) fn pud_alloc(&mut self, id: MmId, va: VirtAddr) -> Option<PhysAddr> {
+        Some(TableLevel::Pud.slot(self.tables_alloc(id, va, &[TableLevel::Pgd])?, va))
+    }
+
+    /// The table that the entries of `levels` for `va` lead to; `None` when memory has run out.
+    fn tables_alloc(&mut self, id: MmId, va: VirtAddr, levels: &[TableLevel]) -> Option<PhysAddr> {
         let mut table = self.pt.root(id);
-        for level in [TableLevel::Pgd, TableLevel::Pud] {
+        for &level in levels {
             let slot = level.slot(table, va);
             table = match self.pt.table_at(slot) {
                 Table::Next(next) => next,
@@ -135,8 +167,7 @@ impl<P: Platform> Mm<P> {
                 }
             };
         }
-        let slot = TableLevel::Pmd.slot(table, va);
-        Some(Pmdp { slot, va: va.align_down(PMD_SIZE), mm: id })
+        Some(table)
     }
 
     /// `pte_alloc()`: the PTE for `va`, with its table; `None` when memory has run out.
@@ -166,8 +197,13 @@ pub(crate) fn handle_mm_fault<P: Platform>(
     access: FaultAccess,
 ) -> Result<(), FaultSignal> {
     let mm = &mut *mm.enter(Op::HandleMmFault);
+    // mm_account_fault()
+    mm.vmstat.pgfault += 1;
     let vma = *mm.vma(id);
     let va = va.align_down(PAGE_SIZE);
+    if let Some(size) = vma.huge {
+        return hugetlb::hugetlb_fault(mm, id, size, va, access);
+    }
     let pmdp = mm.pmd_alloc(vma.mm, va).ok_or(FaultSignal::OutOfMemory)?;
     let pmd = mm.pt.pmdp_get(pmdp);
     if pmd.is_none() && vma.is_anonymous() && mm.thp.anon_pmd(&vma, va) {
@@ -329,6 +365,9 @@ fn do_swap_page<P: Platform>(
         return Err(FaultSignal::Bus);
     }
     let folio = match mm.swap.cached(leaf.offset) {
+        Some(pfn) if ksm_needs_to_copy(mm, &vmf, pfn) => {
+            return do_swap_copy(mm, &vmf, at, orig, pfn);
+        }
         Some(pfn) => mm.page_folio(pfn),
         None => swapin_sync(mm, &vmf, at, orig).ok_or(FaultSignal::OutOfMemory)?,
     };
@@ -347,6 +386,63 @@ fn do_swap_page<P: Platform>(
     if vmf.access == FaultAccess::Write && !entry.is_write() {
         return do_wp_page(mm, vmf, at, entry);
     }
+    Ok(())
+}
+
+/// Whether a page in the swap cache cannot be mapped at the faulting address, because from there
+/// it would not be found again: pages that were merged share a slot, from anywhere.
+/// Source: Linux mm/ksm.c `ksm_might_need_to_copy()`.
+fn ksm_needs_to_copy<P: Platform>(mm: &Mm<P>, vmf: &VmFault, page: Pfn) -> bool {
+    let folio = mm.page_folio(page);
+    if mm.folio_test_ksm(folio) {
+        return !mm.ksm_page_is_stable(folio);
+    }
+    mm.folio_test(folio, PageFlags::ANON) && !mm.rmap_finds(folio, page, vmf.id, vmf.va)
+}
+
+/// A copy of a page in the swap cache, which its slot has no more to do with.
+/// Source: Linux mm/memory.c `do_swap_page()`.
+fn do_swap_copy<P: Platform>(
+    mm: &mut Mm<P>,
+    vmf: &VmFault,
+    at: Ptep,
+    orig: Pte<P::Arch>,
+    page: Pfn,
+) -> Result<(), FaultSignal> {
+    let cached = mm.page_folio(page);
+    // Held while the allocation may reclaim what it finds.
+    mm.folio_ref_add(cached, 1);
+    let copy = mm.folio_alloc_reclaiming(Order::ZERO);
+    let Some(copy) = copy else {
+        mm.folio_put_refs(cached, 1);
+        return Err(FaultSignal::OutOfMemory);
+    };
+    mm.pt.count(Event::PageCopy, 1);
+    mm.pt.ram.copy_frame(copy.pfn, page);
+    mm.vmstat.ksm_swpin_copy += 1;
+    mm.lock_ptl();
+    debug_assert_eq!(Pte::<P::Arch>::from_raw(mm.pt.ram.load_u64(at.slot)), orig);
+    mm.add_rss_anon(vmf.vma.mm, 1);
+    mm.add_rss_swapents(vmf.vma.mm, -1);
+    let young = Pte::new(copy.pfn, mm.base_prot(&vmf.vma)).mkyoung();
+    let mut pte = match vmf.access == FaultAccess::Write && !orig.is_swp_uffd_wp() {
+        true => maybe_mkwrite(young.mkdirty(), &vmf.vma),
+        false => young,
+    };
+    if orig.is_swp_soft_dirty() {
+        pte = pte.mksoft_dirty();
+    }
+    if orig.is_swp_uffd_wp() {
+        pte = pte.mkuffd_wp();
+    }
+    mm.folio_add_new_anon_rmap(copy, vmf.id, vmf.va);
+    mm.folio_add_lru(copy);
+    // Nothing on the device holds its contents.
+    mm.folio_set(copy, PageFlags::DIRTY);
+    mm.folio_put_swap(cached, page, NrPages::ONE);
+    mm.folio_free_swap(cached);
+    mm.pt.set_pte_at(at, pte);
+    mm.folio_put_refs(cached, 1);
     Ok(())
 }
 
@@ -574,6 +670,9 @@ fn do_wp_page<P: Platform>(
         }
         return Ok(());
     }
+    if folio.is_some_and(|folio| mm.folio_test_ksm(folio)) {
+        mm.vmstat.cow_ksm += 1;
+    }
     wp_page_copy(mm, vmf, at, orig, folio)
 }
 
@@ -591,7 +690,7 @@ fn wp_can_reuse_anon_folio<P: Platform>(mm: &mut Mm<P>, folio: Folio) -> bool {
             && !mm.folio_mapped_by_many(folio);
     }
     let cached = u32::from(mm.folio_test(folio, PageFlags::SWAPCACHE));
-    if mm.folio_ref_count(folio) > 1 + cached {
+    if mm.folio_test_ksm(folio) || mm.folio_ref_count(folio) > 1 + cached {
         return false;
     }
     if cached == 1 {
@@ -603,6 +702,17 @@ fn wp_can_reuse_anon_folio<P: Platform>(mm: &mut Mm<P>, folio: Folio) -> bool {
 /// `maybe_mkwrite()`: a write forced on a mapping that forbids it leaves the entry read-only.
 fn maybe_mkwrite<A: Arch>(pte: Pte<A>, vma: &Vma) -> Pte<A> {
     if vma.flags.contains(VmFlags::WRITE) { pte.mkwrite() } else { pte }
+}
+
+/// An unshared page is no written page: what tracks writes stays as it was.
+fn keep_tracking_bits<A: Arch>(mut pte: Pte<A>, orig: Pte<A>) -> Pte<A> {
+    if orig.is_soft_dirty() {
+        pte = pte.mksoft_dirty();
+    }
+    if orig.is_uffd_wp() {
+        pte = pte.mkuffd_wp();
+    }
+    pte
 }
 
 /// Source: Linux mm/memory.c `wp_page_reuse()`.
@@ -654,15 +764,18 @@ fn wp_page_copy_held<P: Platform>(
     }
     match old {
         Some(folio) if !mm.folio_test(folio, PageFlags::ANON) => {
-            mm.add_rss_file(vmf.vma.mm, -1);
+            mm.add_rss_file(vmf.vma.mm, folio, -1);
             mm.add_rss_anon(vmf.vma.mm, 1);
         }
         Some(_) => {}
-        None => mm.add_rss_anon(vmf.vma.mm, 1),
+        None => {
+            mm.ksm_might_unmap_zero_page(vmf.vma.mm, orig);
+            mm.add_rss_anon(vmf.vma.mm, 1);
+        }
     }
     let young = Pte::new(new.pfn, mm.base_prot(&vmf.vma)).mkyoung();
     let entry = match vmf.access {
-        FaultAccess::Unshare => young,
+        FaultAccess::Unshare => keep_tracking_bits(young, orig),
         FaultAccess::Read | FaultAccess::Write => maybe_mkwrite(young.mkdirty(), &vmf.vma),
     };
     mm.pt.ptep_clear_flush(at);
@@ -737,11 +850,11 @@ fn finish_file_fault<P: Platform>(
 
 /// Source: Linux mm/memory.c `should_fault_around()`; without `map_pages()` there is none.
 fn should_fault_around<P: Platform>(mm: &Mm<P>, file: FileId) -> bool {
-    mm.fault_around_bytes > PAGE_SIZE && mm.file_kind(file) == FileKind::Cached
+    mm.fault_around_bytes > PAGE_SIZE && mm.file_maps_pages(file)
 }
 
-/// Maps the pages of the window around a read fault, all of which are cached: files live in
-/// memory. The window is aligned, but for what the VMA lacks at its start.
+/// Maps the cached pages of the window around a read fault. The window is aligned, but for what
+/// the VMA lacks at its start.
 /// Source: Linux mm/memory.c `do_fault_around()`, mm/filemap.c `filemap_map_pages()`.
 fn do_fault_around<P: Platform>(mm: &mut Mm<P>, vmf: &VmFault, file: FileId) {
     let window = mm.fault_around_bytes;
@@ -757,7 +870,7 @@ fn do_fault_around<P: Platform>(mm: &mut Mm<P>, vmf: &VmFault, file: FileId) {
         if index >= pages {
             return;
         }
-        let Some(page) = mm.filemap_read(file, index) else { return };
+        let Some(page) = mm.filemap_cached(file, index) else { continue };
         if mm.pt.ptep_get(here).is_none() {
             map_file_page(mm, vmf, here, page);
         }
@@ -775,7 +888,7 @@ fn map_file_page<P: Platform>(mm: &mut Mm<P>, vmf: &VmFault, at: Ptep, page: Fol
     }
     mm.folio_ref_add(page, 1);
     mm.add_mapcounts(page, page.pfn, NrPages::ONE);
-    mm.add_rss_file(vmf.vma.mm, 1);
+    mm.add_rss_file(vmf.vma.mm, page, 1);
     mm.pt.set_pte_at(at, entry);
 }
 
@@ -789,7 +902,10 @@ pub(crate) fn unmap_region<P: Platform>(mm: &mut Mm<P>, gather: &mut MmuGather, 
     }
     for &id in ids {
         let vma = *mm.vma(id);
-        unmap_page_range(mm, gather, id, vma.start, vma.end, Reclaim::KeepTables);
+        match vma.huge {
+            Some(size) => hugetlb::unmap_hugepage_range(mm, gather, id, size, vma.start, vma.end),
+            None => unmap_page_range(mm, gather, id, vma.start, vma.end, Reclaim::KeepTables),
+        }
     }
 }
 
@@ -961,6 +1077,7 @@ fn zap_present_ptes<P: Platform>(
     mm.fentry(Event::FnZapPresentPtes);
     let Some(folio) = mm.vm_normal_folio(pte) else {
         // The zero page: no rmap, no reference.
+        mm.ksm_might_unmap_zero_page(at.mm, pte);
         mm.pt.get_and_clear_full_ptes(at, NrPages::ONE, gather.teardown);
         gather.remove_tlb_entries(at.va, NrPages::ONE);
         return (NrPages::ONE, Room::Left);
@@ -979,7 +1096,7 @@ fn zap_present_ptes<P: Platform>(
         if old.is_dirty() {
             mm.folio_set(folio, PageFlags::DIRTY);
         }
-        mm.add_rss_file(at.mm, -n);
+        mm.add_rss_file(at.mm, folio, -n);
     }
     gather.remove_tlb_entries(at.va, nr);
     mm.folio_remove_rmap_ptes(folio, pte.pfn(), nr);

@@ -1,8 +1,10 @@
 //! Virtual memory areas and the address spaces that they make up.
 
 use crate::filemap::FileId;
+use crate::hugetlb::ResvId;
+use crate::ksm::MmKsm;
 use crate::rmap::AnonVmaId;
-use arch::{MmId, VmaProt};
+use arch::{HugeSize, MmId, VmaProt};
 use std::collections::BTreeMap;
 use units::{NrPages, VirtAddr};
 
@@ -24,6 +26,8 @@ bitflags::bitflags! {
         const MAYWRITE = 1 << 5;
         /// VM_MAYEXEC
         const MAYEXEC = 1 << 6;
+        /// VM_MAYSHARE: MAP_SHARED, also of a file that may not be written.
+        const MAYSHARE = 1 << 7;
         /// VM_GROWSDOWN
         const GROWSDOWN = 1 << 8;
         /// VM_PFNMAP
@@ -32,6 +36,8 @@ bitflags::bitflags! {
         const LOCKED = 1 << 13;
         /// VM_DONTFORK (DONTCOPY)
         const DONTFORK = 1 << 17;
+        /// VM_DONTEXPAND
+        const DONTEXPAND = 1 << 18;
         /// VM_NORESERVE
         const NORESERVE = 1 << 21;
         /// VM_HUGETLB
@@ -54,6 +60,8 @@ bitflags::bitflags! {
         const STACK = 1 << 40;
         /// Named "[heap]" in maps.
         const HEAP = 1 << 41;
+        /// A huge page was taken away for its owner's sake (`HPAGE_RESV_UNMAPPED`).
+        const RESV_UNMAPPED = 1 << 42;
     }
 }
 
@@ -104,6 +112,11 @@ pub struct Vma {
     pub file: Option<FileId>,
     /// Where the anonymous pages of this VMA are found again.
     pub anon_vma: Option<AnonVmaId>,
+    /// The size of its pages, if it maps huge pages of hugetlb (`hstate_vma()`).
+    pub huge: Option<HugeSize>,
+    /// Where the owner of a private mapping of huge pages notes which of its reservations it
+    /// has used.
+    pub resv: Option<ResvId>,
 }
 
 impl Vma {
@@ -168,6 +181,8 @@ pub struct Rss {
     pub anon: u64,
     /// File pages.
     pub file: u64,
+    /// Pages of tmpfs and shared anonymous memory.
+    pub shmem: u64,
     /// Swap entries.
     pub swapents: u64,
 }
@@ -187,6 +202,8 @@ pub struct MmStruct {
     pub rss: Rss,
     /// Most resident pages there ever were.
     pub hiwater_rss: u64,
+    /// Base pages of huge pages that are mapped.
+    pub hugetlb_usage: u64,
     /// Pages mapped by VMAs.
     pub total_vm: u64,
     /// Page-table pages.
@@ -195,11 +212,13 @@ pub struct MmStruct {
     pub(crate) tlb_batch_pending: u64,
     /// The same, as of the last flush that caught up.
     pub(crate) tlb_batch_flushed: u64,
+    /// What KSM knows of it.
+    pub ksm: MmKsm,
 }
 
 impl MmStruct {
     /// Resident pages.
     pub fn resident(&self) -> u64 {
-        self.rss.anon + self.rss.file
+        self.rss.anon + self.rss.file + self.rss.shmem
     }
 }

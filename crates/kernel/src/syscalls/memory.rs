@@ -9,9 +9,9 @@ use crate::errno::{EACCES, EINVAL, ENODEV, ENOMEM, EOVERFLOW};
 use crate::fd::Open;
 use crate::kernel::Kernel;
 use crate::residence::Resident;
-use crate::vfs::{Device, Kind};
+use crate::vfs::{DEFAULT_HUGE_SIZE, Device, Kind};
 use arch::{Arch, MmId, Platform};
-use mm::{Backing, Errno, MapFlags, MremapFlags, VmProt};
+use mm::{Backing, Errno, HugeSize, MapFlags, MremapFlags, VmProt};
 use units::{NrPages, PAGE_SIZE, VirtAddr};
 
 /// The attribution of a `madvise()`: with its advice.
@@ -75,12 +75,30 @@ where
     if offset.checked_add(c.long::<1>()).is_none() {
         return Err(EOVERFLOW.into());
     }
+    let huge = flags.contains(MapFlags::HUGETLB);
     let backing = match flags.contains(MapFlags::ANONYMOUS) {
+        true if huge => Backing::HugePages(huge_size::<P::Arch>(raw).ok_or(EINVAL)?),
         true => Backing::Anonymous,
         false => backing(k, c, prot, kind, offset)?,
     };
+    if let (true, Backing::File { file, .. }) = (huge, backing)
+        && k.mm.file_huge_size(file).is_none()
+    {
+        return Err(EINVAL.into());
+    }
     let mm = k.mm_of(c.task)?;
     Ok(k.mm.mmap(mm, c.addr::<0>(), c.long::<1>(), prot, flags, backing)?.get())
+}
+
+/// The size of huge pages that flags of `mmap()` or `memfd_create()` ask for, if the
+/// architecture has it. Source: Linux include/linux/hugetlb.h `hstate_sizelog()`.
+pub(super) fn huge_size<A: Arch>(flags: u64) -> Option<HugeSize> {
+    const HUGE_SHIFT: u32 = 26;
+    const HUGE_MASK: u64 = 0x3f;
+    match flags.unbounded_shr(HUGE_SHIFT) & HUGE_MASK {
+        0 => Some(DEFAULT_HUGE_SIZE),
+        log => A::HUGE_SIZES.iter().copied().find(|size| u64::from(size.reach().shift()) == log),
+    }
 }
 
 /// What a file that is mapped shows. A file of the tmpfs is mapped as it is now: writes to it

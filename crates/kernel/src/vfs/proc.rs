@@ -5,8 +5,8 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::PseudoFile;
-use super::proc_maps;
 use super::sysfs::{Table, Text, Values, knob};
+use super::{hugepages, ksm, proc_maps};
 use crate::abi::machine_name;
 use crate::counts::CountsByScope;
 use crate::errno::{ENOENT, ESRCH};
@@ -27,7 +27,9 @@ where
         ("/proc/vmstat", vmstat),
         ("/proc/cpuinfo", cpuinfo),
         ("/proc/swaps", swaps),
-        ("/proc/filesystems", |_| "nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\n".to_owned()),
+        ("/proc/filesystems", |_| {
+            "nodev\tsysfs\nnodev\ttmpfs\nnodev\thugetlbfs\nnodev\tproc\n".to_owned()
+        }),
         ("/proc/version", |k| format!("Linux version {} (ptescope)\n", k.release())),
         ("/proc/sys/kernel/osrelease", |k| format!("{}\n", k.release())),
         ("/proc/sys/kernel/ostype", |_| "Linux\n".to_owned()),
@@ -41,7 +43,6 @@ where
     for (path, boot) in [
         ("/proc/sys/vm/overcommit_memory", "0"),
         ("/proc/sys/vm/overcommit_ratio", "50"),
-        ("/proc/sys/vm/nr_hugepages", "0"),
         ("/proc/sys/vm/swappiness", "60"),
         ("/proc/sys/vm/page-cluster", "3"),
         ("/proc/sys/vm/drop_caches", "0"),
@@ -59,7 +60,7 @@ pub(super) fn process_table<P: Platform>() -> Vec<(&'static str, Arc<dyn PseudoF
 where
     P::Sink: CountsByScope,
 {
-    let texts: [(&'static str, ProcessText<P>); 8] = [
+    let texts: [(&'static str, ProcessText<P>); 10] = [
         ("maps", proc_maps::maps),
         ("smaps", proc_maps::smaps),
         ("status", proc_maps::status),
@@ -68,6 +69,8 @@ where
         ("cmdline", |_, p| String::from_utf8_lossy(&p.cmdline).into_owned()),
         ("comm", |k, p| format!("{}\n", k.comm_of(p))),
         ("oom_score", |_, _| "0\n".to_owned()),
+        ("ksm_merging_pages", ksm::merging_pages),
+        ("ksm_stat", ksm::stat),
     ];
     let mut table: Vec<(&'static str, Arc<dyn PseudoFile<P>>)> = Vec::new();
     for (name, text) in texts {
@@ -125,26 +128,17 @@ fn meminfo<P: Platform>(kernel: &Kernel<P>) -> String {
         ("MemFree:", info.free),
         ("MemAvailable:", info.free),
         ("Buffers:", 0),
-        ("Cached:", 0),
+        ("Cached:", info.shmem),
         ("SwapCached:", 0),
         ("AnonPages:", info.anon),
+        ("Shmem:", info.shmem),
         ("PageTables:", info.page_tables),
         ("SwapTotal:", info.swap_total),
         ("SwapFree:", info.swap_free),
     ] {
         text += &format!("{name:<15} {:>8} kB\n", pages.saturating_mul(4));
     }
-    for (name, value, unit) in [
-        ("HugePages_Total:", 0, ""),
-        ("HugePages_Free:", 0, ""),
-        ("HugePages_Rsvd:", 0, ""),
-        ("HugePages_Surp:", 0, ""),
-        ("Hugepagesize:", 2048, " kB"),
-        ("Hugetlb:", 0, " kB"),
-    ] {
-        text += &format!("{name:<16}{value:>8}{unit}\n");
-    }
-    text
+    text + &hugepages::meminfo(kernel.mm.huge_pools())
 }
 
 fn vmstat<P: Platform>(kernel: &Kernel<P>) -> String {
