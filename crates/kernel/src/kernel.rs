@@ -17,6 +17,7 @@ use crate::syscalls::{self, Call, Stop};
 use crate::task::{
     ExitStatus, MmLayout, Process, ProcessId, Resume, Rlimits, Task, TaskId, TaskState, Wait,
 };
+use crate::vdso;
 use crate::vfs::{Follow, InodeId, Kind, MmEvents, Node, PseudoFile, Vfs, absolute};
 use arch::{Arch, MmId, Platform};
 use events::{Event, Sink};
@@ -101,6 +102,7 @@ pub struct Kernel<P: Platform> {
     pub(crate) pipes: Pipes,
     pub(crate) files: OpenFiles,
     pub(crate) vfs: Vfs,
+    pub(crate) vdso: Option<vdso::Parts>,
     pub(crate) pseudo: Vec<Arc<dyn PseudoFile<P>>>,
     pub(crate) events: MmEvents,
     pub(crate) log: Log,
@@ -154,6 +156,7 @@ where
             pipes: Pipes::default(),
             files: OpenFiles::default(),
             vfs,
+            vdso: None,
             pseudo,
             events: MmEvents::default(),
             log: Log::default(),

@@ -191,13 +191,16 @@ where
             hw: config.machine.hw.clone(),
             thp: config.thp.clone(),
         };
-        let mm = Mm::new(mm_config, sink, tlb).map_err(|error| {
+        let mut mm = Mm::new(mm_config, sink, tlb).map_err(|error| {
             let message = format!(
                 "cannot map {} MiB of guest RAM: {error}; ask for another --mem",
                 config.mem_bytes >> 20
             );
             RunError::new(RunErrorKind::Request, message)
         })?;
+        if let Some(bytes) = config.fault_around_bytes {
+            mm.fault_around_bytes = bytes;
+        }
         let options = KernelOptions {
             seed: config.seed,
             hwcap: hwcap(arch_of::<A>()).0,
