@@ -17,6 +17,7 @@ use crate::syscalls::{self, Call, Stop};
 use crate::task::{
     ExitStatus, MmLayout, Process, ProcessId, Resume, Rlimits, Task, TaskId, TaskState, Wait,
 };
+use crate::vdso;
 use crate::vfs::{Follow, InodeId, Kind, MmEvents, Node, PseudoFile, Vfs, absolute};
 use arch::{Arch, MmId, Platform};
 use events::{Event, Sink};
@@ -101,6 +102,7 @@ pub struct Kernel<P: Platform> {
     pub(crate) pipes: Pipes,
     pub(crate) files: OpenFiles,
     pub(crate) vfs: Vfs,
+    pub(crate) vdso: Option<vdso::Parts>,
     pub(crate) pseudo: Vec<Arc<dyn PseudoFile<P>>>,
     pub(crate) events: MmEvents,
     pub(crate) log: Log,
@@ -154,6 +156,7 @@ where
             pipes: Pipes::default(),
             files: OpenFiles::default(),
             vfs,
+            vdso: None,
             pseudo,
             events: MmEvents::default(),
             log: Log::default(),
@@ -244,10 +247,11 @@ where
         self.tasks.values().filter(|t| t.wait.is_some()).filter_map(|t| t.deadline).min()
     }
 
-    /// Ends the waits whose time has come.
-    pub fn wake_expired(&mut self, now_ns: u64) {
+    /// Ends the waits whose time has come; says whether there were any.
+    pub fn wake_expired(&mut self, now_ns: u64) -> bool {
         let due = |t: &&Task| t.wait.is_some() && t.deadline.is_some_and(|at| at <= now_ns);
         let expired: Vec<TaskId> = self.tasks.values().filter(due).map(|t| t.id).collect();
+        let any = !expired.is_empty();
         for task in expired {
             let value = match self.task(task).wait {
                 Some(Wait::Futex(_)) => errno::as_return(ETIMEDOUT),
@@ -256,6 +260,7 @@ where
             };
             self.wake(task, Resume::Return(value));
         }
+        any
     }
 
     /// Gives `ksmd` its turn, if it is awake: a kernel thread on the CPU with the least to do.
@@ -353,8 +358,10 @@ where
     ) -> Outcome {
         self.enter(task);
         let Some(mm) = self.process_of(task).mm else { return Outcome::Exited };
+        self.mm.pt.count_lines();
         self.mm.pt.sink.begin("fault");
         let result = self.mm.handle_user_fault(mm, va, access);
+        self.mm.pt.count_lines();
         self.mm.pt.sink.end();
         let Err(why) = result else { return Outcome::Resume };
         match signal::fault_info(why, va, access) {
@@ -411,12 +418,14 @@ where
             regs.set_ret(errno::as_return(ENOSYS));
             return self.leave(task, regs);
         };
+        self.mm.pt.count_lines();
         self.mm.pt.sink.begin(syscalls::context(index, &args));
         if entry == Entry::Trap {
             self.mm.pt.sink.add(Event::SyscallTrap, 1);
         }
         let mut call = Call { task, args, regs: &mut *regs, host };
         let result = syscalls::run(self, index, &mut call);
+        self.mm.pt.count_lines();
         self.mm.pt.sink.end();
         self.finish(task, regs, result)
     }
@@ -623,8 +632,10 @@ where
         }
         self.mm.pt.cpu = cpu;
         self.events.attribute(process, &self.mm.pt.sink);
+        self.mm.pt.count_lines();
         self.mm.pt.sink.begin("switch_mm");
         self.mm.pt.switch_mm(cpu, mm);
+        self.mm.pt.count_lines();
         self.mm.pt.sink.end();
         if let Some(loaded) = self.loaded.get_mut(cpu.index()) {
             *loaded = (Some(mm), Lazy::No);
@@ -635,8 +646,10 @@ where
         let Some((_, lazy)) = self.loaded.get_mut(cpu.index()) else { return };
         if std::mem::replace(lazy, Lazy::Yes) == Lazy::No {
             self.mm.pt.cpu = cpu;
+            self.mm.pt.count_lines();
             self.mm.pt.sink.begin("enter_lazy_tlb");
             self.mm.pt.enter_lazy_tlb(cpu);
+            self.mm.pt.count_lines();
             self.mm.pt.sink.end();
         }
     }

@@ -37,6 +37,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 mod user;
+mod vdso;
 mod vfs;
 
 pub use counts::CountsByScope;

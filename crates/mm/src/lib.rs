@@ -74,6 +74,9 @@ use units::{NrPages, Pfn, PhysAddr, VirtAddr};
 /// A page, by its frame.
 pub(crate) type Page = Pfn;
 
+/// `fault_around_bytes` at boot.
+const FAULT_AROUND_BYTES: u64 = 64 << 10;
+
 /// What a memory manager is built for.
 #[derive(Clone, Debug)]
 pub struct MmConfig {
@@ -96,6 +99,9 @@ pub struct Mm<P: Platform> {
     pub pt: Pt<P>,
     /// Knobs and statistics of large folios.
     pub thp: Thp,
+    /// The window of pages that a read fault of a file maps (debugfs `fault_around_bytes`): a
+    /// power of two, at least a page.
+    pub fault_around_bytes: u64,
     /// /proc/vmstat.
     pub vmstat: VmStat,
     /// Kernel samepage merging.
@@ -144,6 +150,7 @@ impl<P: Platform> DerefMut for Entered<'_, P> {
 impl<P: Platform> Drop for Entered<'_, P> {
     #[inline(always)]
     fn drop(&mut self) {
+        self.mm.pt.count_lines();
         self.mm.pt.sink.exit();
         self.mm.pt.op = self.outer;
     }
@@ -169,6 +176,7 @@ impl<P: Platform> Mm<P> {
         Ok(Mm {
             pt,
             thp: config.thp,
+            fault_around_bytes: FAULT_AROUND_BYTES,
             vmstat: VmStat::default(),
             ksm: Ksm::default(),
             mms: Vec::new(),
@@ -193,6 +201,7 @@ impl<P: Platform> Mm<P> {
     #[inline(always)]
     pub fn enter(&mut self, op: Op) -> Entered<'_, P> {
         let outer = std::mem::replace(&mut self.pt.op, op);
+        self.pt.count_lines();
         self.pt.sink.enter(op);
         Entered { mm: self, outer }
     }

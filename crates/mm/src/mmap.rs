@@ -465,6 +465,11 @@ impl<P: Platform> Mm<P> {
                 flags |= to;
             }
         }
+        if let Backing::File { file, .. } = backing
+            && self.file_is_pfns(file)
+        {
+            flags |= VmFlags::PFNMAP;
+        }
         if map.contains(MapFlags::READONLY_FILE | MapFlags::SHARED) {
             flags -= VmFlags::SHARED | VmFlags::MAYWRITE;
         }

@@ -3,10 +3,12 @@
 //! [`RunRequest`] says what to run in the words that users write; [`run`] does it and returns a
 //! report. [`Study`] is a matrix of runs from a TOML file ([`plan`]), [`sweep`](mod@sweep) runs its points on all
 //! host cores and keeps them in a [`Store`], [`show`] makes a page of them, [`csv`] and [`parquet`] tables; [`explain`] says why two runs differ, and [`scoreboard`]
-//! compares predictions with published results. [`Guest`]s are the embedded programs. What a run means is
+//! compares predictions with published results. [`calibrate`] fits prices to measured times. [`Guest`]s are the embedded programs. What a run means is
 //! `machine`'s business, what it costs `cost`'s; no file is opened here but guest programs, study files and the store.
 
+mod bench;
 mod builtin;
+pub mod calibrate;
 pub mod explain;
 mod export;
 mod findings;
@@ -29,6 +31,7 @@ pub mod show;
 mod store;
 pub mod sweep;
 mod walk;
+mod workload;
 
 pub use builtin::{Study, names as study_names};
 pub use export::{csv, parquet};

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct SettingError(pub(crate) String);
 
 /// When faults may use a folio size (`hugepages-<kB>kB/enabled`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThpPolicy {
     /// Everywhere.
     Always,
@@ -40,7 +40,7 @@ impl ThpPolicy {
 }
 
 /// One `--thp SIZE=POLICY`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ThpSetting {
     /// Size of the folio in kB: 16, 32, … 2048.
     pub kib: u64,

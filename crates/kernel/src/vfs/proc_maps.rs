@@ -47,6 +47,7 @@ pub(super) fn sizes<P: Platform>(kernel: &Kernel<P>, process: &Process) -> Sizes
 /// One line of `maps`, without its newline.
 fn line<P: Platform>(kernel: &Kernel<P>, vma: &Vma) -> String {
     let flag = |flag, yes, no| if vma.flags.contains(flag) { yes } else { no };
+    let path = vma.file.is_some_and(|file| kernel.mm.file_name(file).starts_with('/'));
     let mut line = format!(
         "{:08x}-{:08x} {}{}{}{} {:08x} 00:00 {} ",
         vma.start.get(),
@@ -55,8 +56,8 @@ fn line<P: Platform>(kernel: &Kernel<P>, vma: &Vma) -> String {
         flag(VmFlags::WRITE, 'w', '-'),
         flag(VmFlags::EXEC, 'x', '-'),
         flag(VmFlags::MAYSHARE, 's', 'p'),
-        vma.file.map_or(0, |_| vma.pgoff.saturating_mul(4096)),
-        u8::from(vma.file.is_some()),
+        if path { vma.pgoff.saturating_mul(4096) } else { 0 },
+        u8::from(path),
     );
     let name = match vma.file {
         Some(file) => kernel.mm.file_name(file),
