@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use study::plan::parse_shard;
 use study::{
     Override, ThpSetting, WalkRequest, parse_bytes, parse_mem, parse_set, parse_swap, parse_thp,
+    parse_write,
 };
 use units::{ArchId, VirtAddr};
 
@@ -69,7 +70,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
     pub(crate) set: Vec<Override>,
     /// Write to a file of /proc or /sys before the program starts, as in /proc/sys/vm/swappiness=1
-    #[arg(long, value_name = "FILE=TEXT", value_parser = file_and_text)]
+    #[arg(long, value_name = "FILE=TEXT", value_parser = parse_write)]
     pub(crate) write: Vec<(String, String)>,
     /// User and group that the guest runs as
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -377,13 +378,6 @@ fn address(text: &str) -> Result<u64, String> {
 
 fn arch(name: &str) -> Result<ArchId, String> {
     ArchId::parse(name).ok_or_else(|| "known are arm64 and x86_64".to_owned())
-}
-
-fn file_and_text(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((file, text)) if file.starts_with('/') => Ok((file.to_owned(), text.to_owned())),
-        _ => Err("it must be FILE=TEXT with an absolute path".to_owned()),
-    }
 }
 
 fn env(text: &str) -> Result<String, String> {

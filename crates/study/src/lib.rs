@@ -14,6 +14,7 @@ mod export;
 mod findings;
 mod guests;
 pub mod gup;
+pub mod gup_matrix;
 pub mod ksm;
 mod measure;
 pub mod merge;
@@ -45,7 +46,7 @@ pub(crate) use runner::hex;
 pub use runner::{Silent, run, run_traced};
 pub use settings::{
     MEM_BYTES_MAX, MEM_BYTES_MIN, Override, SettingError, ThpPolicy, ThpSetting, parse_bytes,
-    parse_mem, parse_set, parse_swap, parse_thp,
+    parse_mem, parse_set, parse_swap, parse_thp, parse_write,
 };
 pub use store::{Store, write_whole};
 pub use walk::{WalkRequest, explain_walk, walk_setups};

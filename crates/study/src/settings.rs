@@ -178,6 +178,17 @@ pub(crate) fn parse_switch(key: &str, value: &str) -> Result<bool, SettingError>
     }
 }
 
+/// `FILE=TEXT`, to be written before the program starts.
+///
+/// # Errors
+/// The sentence for what is not of that form.
+pub fn parse_write(text: &str) -> Result<(String, String), SettingError> {
+    match text.split_once('=') {
+        Some((file, text)) if file.starts_with('/') => Ok((file.to_owned(), text.to_owned())),
+        _ => Err(SettingError("it must be FILE=TEXT with an absolute path".to_owned())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
