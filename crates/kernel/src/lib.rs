@@ -35,6 +35,7 @@ mod syscalls;
 mod task;
 #[cfg(test)]
 mod tests;
+mod uring;
 mod user;
 mod vfs;
 

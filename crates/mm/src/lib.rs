@@ -2,7 +2,7 @@
 //!
 //! One file per Linux file, functions named as there, so that a reader can hold both open:
 //! `memory` (faults, COW, zap), `fork` (copying), `gup`, `gup_test`, `mmap`, `mprotect`, `mremap`,
-//! `madvise`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`, `migrate`, `mmu_gather`, `page_alloc`,
+//! `madvise`, `mlock`, `mseal`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`, `khugepaged`, `migrate`, `mmu_gather`, `page_alloc`,
 //! `filemap`; ours are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and `validate`.
 //!
 //! [`Mm`] is the whole memory manager: every address space, all of RAM. Algorithms touch page
@@ -20,13 +20,16 @@ mod fork;
 mod gup;
 mod gup_test;
 mod huge_memory;
+mod khugepaged;
 mod madvise;
 mod memory;
 mod migrate;
+mod mlock;
 mod mmap;
 mod mmu_gather;
 mod mprotect;
 mod mremap;
+mod mseal;
 mod page_alloc;
 mod page_vma_mapped;
 mod pte_batch;
@@ -45,15 +48,17 @@ pub use filemap::FileId;
 pub use folio::Folio;
 pub use gup::Foll;
 pub use gup_test::{GupTest, GupTestCommand, GupTestPages};
+pub use khugepaged::Khugepaged;
 pub use madvise::advice;
 pub use memory::{Access, FaultSignal};
+pub use mlock::{Lock, Mcl};
 pub use mmap::{Backing, MapFlags};
 pub use mremap::MremapFlags;
 pub use rmap::AnonVmaId;
 pub use stats::{MemInfo, VmStat};
 pub use thp::{MthpStats, Size, Thp, ThpDefrag, ThpGlobal, ThpSize};
 pub use validate::Violation;
-pub use vma::{MmStruct, Rss, VmFlags, VmProt, Vma, VmaId};
+pub use vma::{Mdwe, MmStruct, Rss, VmFlags, VmProt, Vma, VmaId};
 
 use arch::{Hw, KernelConfig, Platform, Pt};
 use events::{Event, Op, Sink};
@@ -88,6 +93,8 @@ pub struct Mm<P: Platform> {
     pub pt: Pt<P>,
     /// Knobs and statistics of large folios.
     pub thp: Thp,
+    /// Knobs and progress of khugepaged.
+    pub khugepaged: Khugepaged,
     /// /proc/vmstat.
     pub vmstat: VmStat,
     mms: Vec<MmStruct>,
@@ -158,6 +165,7 @@ impl<P: Platform> Mm<P> {
         Ok(Mm {
             pt,
             thp: config.thp,
+            khugepaged: Khugepaged::default(),
             vmstat: VmStat::default(),
             mms: Vec::new(),
             vmas: Vec::new(),

@@ -4,6 +4,7 @@ use crate::errno::Errno;
 use crate::folio::Folio;
 use crate::mmap::page_align;
 use crate::mmu_gather::MmuGather;
+use crate::mseal::can_modify_vma;
 use crate::pte_batch::Fpb;
 use crate::vma::{VmFlags, VmProt, Vma, VmaId};
 use crate::{Mm, huge_memory, memory};
@@ -17,7 +18,7 @@ impl<P: Platform> Mm<P> {
     ///
     /// # Errors
     /// EINVAL for an unaligned start, ENOMEM at the first hole, EACCES if a mapping may never
-    /// allow what is asked.
+    /// allow what is asked, EPERM at one that is sealed.
     pub fn mprotect(
         &mut self,
         mm: MmId,
@@ -42,12 +43,27 @@ impl<P: Platform> Mm<P> {
                 break;
             };
             let to = self.vma(id).end.min(end);
-            mprotect_fixup(self, &mut gather, id, at, to, prot);
+            let old = self.vma(id).flags;
+            let new = protected(old, prot);
+            if self.map_deny_write_exec(mm, old, new) {
+                result = Err(Errno::EACCES);
+                break;
+            }
+            result = can_modify_vma(self.vma(id));
+            if result.is_err() {
+                break;
+            }
+            mprotect_fixup(self, &mut gather, id, at, to, new);
             at = to;
         }
         gather.finish(self);
         result
     }
+}
+
+/// The flags of a mapping once it has the protection `prot`.
+fn protected(flags: VmFlags, prot: VmProt) -> VmFlags {
+    (flags - (VmFlags::READ | VmFlags::WRITE | VmFlags::EXEC)) | prot.vm_flags()
 }
 
 /// Source: Linux mm/mprotect.c `mprotect_fixup()`.
@@ -57,11 +73,9 @@ fn mprotect_fixup<P: Platform>(
     id: VmaId,
     start: VirtAddr,
     end: VirtAddr,
-    prot: VmProt,
+    flags: VmFlags,
 ) {
-    let access = VmFlags::READ | VmFlags::WRITE | VmFlags::EXEC;
     let old = *mm.vma(id);
-    let flags = (old.flags - access) | prot.vm_flags();
     if flags == old.flags {
         return;
     }

@@ -55,6 +55,11 @@ impl MmEvents {
         }
     }
 
+    /// The kernel works for itself from now on.
+    pub(crate) fn attribute_to_nobody(&mut self, sink: &impl CountsByScope) {
+        self.close(sink);
+    }
+
     fn close(&mut self, sink: &impl CountsByScope) {
         let Some(since) = self.since.take() else { return };
         for (scope, now) in sink.by_scope() {

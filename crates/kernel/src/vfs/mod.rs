@@ -5,9 +5,11 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod gup_test;
+mod khugepaged;
 mod mm_events;
 mod proc;
 mod proc_maps;
+mod proc_mem;
 mod sysfs;
 
 pub(crate) use mm_events::MmEvents;
@@ -93,6 +95,16 @@ pub trait PseudoFile<P: Platform>: Debug + Send + Sync {
         _data: &[u8],
     ) -> Result<(), Errno> {
         Err(EACCES)
+    }
+    /// Takes what was written at an offset, of a file where the offset matters; `None` for any other.
+    fn write_at(
+        &self,
+        _kernel: &mut Kernel<P>,
+        _process: ProcessId,
+        _offset: u64,
+        _data: &[u8],
+    ) -> Option<Result<usize, Errno>> {
+        None
     }
     /// Takes a request made by `ioctl()`.
     ///

@@ -6,6 +6,7 @@
 
 use super::PseudoFile;
 use super::proc_maps;
+use super::proc_mem::Mem;
 use super::sysfs::{Table, Text, Values, knob};
 use crate::abi::machine_name;
 use crate::counts::CountsByScope;
@@ -42,6 +43,9 @@ where
         ("/proc/sys/vm/overcommit_memory", "0"),
         ("/proc/sys/vm/overcommit_ratio", "50"),
         ("/proc/sys/vm/nr_hugepages", "0"),
+        ("/proc/sys/vm/mmap_min_addr", "65536"),
+        ("/proc/sys/vm/compact_unevictable_allowed", "1"),
+        ("/proc/sys/kernel/shmmax", "18446744073692774399"),
         ("/proc/sys/vm/swappiness", "60"),
         ("/proc/sys/vm/page-cluster", "3"),
         ("/proc/sys/vm/drop_caches", "0"),
@@ -74,6 +78,7 @@ where
         table.push((name, Arc::new(OfProcess(text))));
     }
     table.push(("pagemap", Arc::new(proc_maps::Pagemap)));
+    table.push(("mem", Arc::new(Mem)));
     table
 }
 
