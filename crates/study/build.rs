@@ -1,5 +1,7 @@
-//! Embeds the prebuilt guest programs: writes a table of what `guest-programs/` holds.
+//! Embeds the prebuilt guest programs: writes a table of what `guest-programs/` holds. And hashes the source that
+//! runs depend on, so that stored results of another state of it are not taken for its own.
 
+use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -8,7 +10,48 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 const ARCHS: [&str; 2] = ["arm64", "x86_64"];
 
+/// Crates that a run's result does not depend on.
+const NOT_RUN: [&str; 3] = ["cli", "viewer", "xtask"];
+
 fn main() -> Outcome<()> {
+    let crates = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("..");
+    println!("cargo::rustc-env=PTESCOPE_SOURCE={}", source(&crates)?);
+    embed_guests()
+}
+
+/// Hash over names and contents of the source files, in the order of the names.
+fn source(crates: &Path) -> Outcome<String> {
+    let mut files = vec![crates.join("../Cargo.lock")];
+    for entry in fs::read_dir(crates)? {
+        let entry = entry?;
+        if NOT_RUN.iter().all(|&name| entry.file_name() != name) {
+            println!("cargo::rerun-if-changed={}", entry.path().display());
+            find_files(&entry.path(), &mut files)?;
+        }
+    }
+    files.sort();
+    let mut hash = Sha256::new();
+    for file in files {
+        hash.update(file.strip_prefix(crates).unwrap_or(&file).to_string_lossy().as_bytes());
+        hash.update([0]);
+        hash.update(fs::read(&file)?);
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn find_files(dir: &Path, found: &mut Vec<PathBuf>) -> Outcome<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            find_files(&path, found)?;
+        } else if path.extension().is_some_and(|e| e == "rs" || e == "toml") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn embed_guests() -> Outcome<()> {
     let guests = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../guest-programs");
     println!("cargo::rerun-if-changed={}", guests.display());
     let mut names: Vec<String> = Vec::new();

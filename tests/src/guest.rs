@@ -1,13 +1,14 @@
 //! User memory without a CPU: accesses walk the page tables as hardware would, and fault.
 
 use arch::{
-    Arch, Hw, KernelConfig, MmId, Platform, Pmd, Pte, PteChange, SwitchKind, TlbOp, TlbPort,
+    Arch, Hw, KernelConfig, MmId, Platform, Pmd, Pte, PteChange, SwitchKind, TableLevel, TlbOp,
+    TlbPort,
 };
 use events::{ByOp, Counters, Scope, Sink};
 use mm::{Access, Backing, Errno, FaultSignal, MapFlags, Mm, MmConfig, Thp, VmProt};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use units::{Asid, CpuId, PAGE_SIZE, PMD_SIZE, PhysAddr, VirtAddr};
+use units::{Asid, CpuId, PAGE_SIZE, PhysAddr, VirtAddr};
 
 /// Whether changes of entries are looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +62,8 @@ pub struct Guest<A: Arch> {
 enum Leaf<A> {
     None,
     Pte(PhysAddr, Pte<A>),
-    Pmd(PhysAddr, Pmd<A>),
+    /// Above the last level, with what it covers.
+    Block(PhysAddr, Pmd<A>, u64),
 }
 
 impl<A: Arch> Guest<A> {
@@ -107,14 +109,11 @@ impl<A: Arch> Guest<A> {
     }
 
     fn leaf(&self, va: VirtAddr) -> Leaf<A> {
-        let Some(pmdp) = self.mm.pt.pmd_offset(self.id, va) else { return Leaf::None };
-        let pmd = self.mm.pt.pmdp_get(pmdp);
-        if pmd.is_leaf() {
-            return Leaf::Pmd(pmdp.slot, pmd);
-        }
-        match self.mm.pt.pte_offset(pmdp, va) {
-            Some(at) => Leaf::Pte(at.slot, Pte::from_raw(self.mm.pt.ram.load_u64(at.slot))),
-            None => Leaf::None,
+        let Some((slot, level)) = self.mm.pt.leaf_slot(self.id, va) else { return Leaf::None };
+        let raw = self.mm.pt.ram.load_u64(slot);
+        match level {
+            TableLevel::Pte => Leaf::Pte(slot, Pte::from_raw(raw)),
+            _ => Leaf::Block(slot, Pmd::from_raw(raw), 1 << level.shift()),
         }
     }
 
@@ -137,7 +136,7 @@ impl<A: Arch> Guest<A> {
                 }
                 Some(pte.pfn().addr().wrapping_add(va.page_offset()))
             }
-            Leaf::Pmd(slot, pmd) => {
+            Leaf::Block(slot, pmd, span) => {
                 let valid = pmd.is_present()
                     && pmd.table().is_none()
                     && !pmd.is_protnone()
@@ -150,7 +149,7 @@ impl<A: Arch> Guest<A> {
                     let pmd = if write { pmd.mkyoung().mkdirty() } else { pmd.mkyoung() };
                     self.mm.pt.hardware_set_dirty(slot, pmd.raw());
                 }
-                Some(pmd.pfn().addr().wrapping_add(va.get() & (PMD_SIZE - 1)))
+                Some(pmd.pfn().addr().wrapping_add(va.get() & (span - 1)))
             }
         }
     }

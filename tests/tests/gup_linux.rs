@@ -144,3 +144,31 @@ fn the_guest_of_that_name_prints_and_counts_the_same() {
         }
     }
 }
+
+/// The kernel describes in its log the pages that `-c` names: page 0 unless others are.
+#[test]
+fn the_log_has_the_pages_that_were_to_be_dumped() {
+    let rows: [(&str, &[&str]); 4] = [
+        ("-c -m 16", &["#0"]),
+        ("-ct -F 0x1 0 19 0x1000", &["#0", "#19", "#4096"]),
+        ("-cp -m 16 -W 4095", &["#4095"]),
+        ("-c -m 1 7 256", &["#7"]),
+    ];
+    for arch in ArchId::ALL {
+        for (options, numbers) in rows {
+            let Some((report, _)) = gup_test(arch, options) else { return };
+            let log = report.dmesg.join("\n");
+            let named: Vec<&str> =
+                log.split("---- page ").skip(1).filter_map(|l| l.split(',').next()).collect();
+            assert_eq!(named, numbers, "{arch} {options}: {log}");
+            // 16 entries map the folio, and each of its pages is held.
+            let pages = log.lines().filter(|l| l.contains("] page: refcount:32 mapcount:1 "));
+            assert_eq!(pages.count(), numbers.len(), "{arch} {options}: {log}");
+            let pins = if options.contains('p') { "pincount:16" } else { "pincount:0" };
+            let heads = log.lines().filter(|l| l.contains("] head: order:4 mapcount:16 "));
+            assert_eq!(heads.filter(|l| l.ends_with(pins)).count(), numbers.len(), "{log}");
+            let zeroed = log.contains("ZEROING due to out of range: .which_pages[1]: 257");
+            assert_eq!(zeroed, options.ends_with("256"), "{log}");
+        }
+    }
+}

@@ -88,6 +88,18 @@ pub struct KernelConfig {
     /// hugetlb goes through `follow_page_mask()` and `faultin_page()` (6.5; patch
     /// `gup-hugetlb-unify`).
     pub gup_hugetlb_unified: bool,
+    /// Long-term pins for writing of shared mappings that a file system writes back are refused
+    /// (6.5).
+    pub gup_longterm_file_refused: bool,
+    /// hugetlb has no page-table walk of its own in GUP: the generic one finds its leaves, and
+    /// takes contiguous entries one by one (6.10).
+    pub gup_hugetlb_generic: bool,
+    /// arm64 flushes a contiguous set of hugetlb by the size of its entries, leaves only, and
+    /// not at all when it is written over invalid entries (6.15).
+    pub hugetlb_tlb_hints: bool,
+    /// Unmapping the last mapping of a private huge page gives its reservation back to the
+    /// mapping (6.9).
+    pub hugetlb_restore_reserve: bool,
     /// `follow_page_mask()` returns runs of PTEs (patch `gup-pte-batch`).
     pub gup_pte_batch: bool,
     /// A private mapping of `/dev/zero` is placed at a multiple of 2 MiB, as other anonymous
@@ -239,7 +251,10 @@ impl KernelConfig {
             anon_mthp: false,
             contpte: false,
             gup_thp_stride: false,
+            gup_longterm_file_refused: false,
             gup_hugetlb_unified: false,
+            gup_hugetlb_generic: false,
+            hugetlb_restore_reserve: false,
             break_ksm: BreakKsm::FollowPage,
             ..KernelConfig::v6_12()
         }
@@ -250,6 +265,8 @@ impl KernelConfig {
             name: "v6.5".to_owned(),
             anon_mthp: false,
             contpte: false,
+            gup_hugetlb_generic: false,
+            hugetlb_restore_reserve: false,
             break_ksm: BreakKsm::WalkVma,
             ..KernelConfig::v6_12()
         }
@@ -282,7 +299,11 @@ impl KernelConfig {
             wp_reuse_large: false,
             pte_marker_uffd_wp: true,
             gup_thp_stride: true,
+            gup_longterm_file_refused: true,
             gup_hugetlb_unified: true,
+            gup_hugetlb_generic: true,
+            hugetlb_tlb_hints: false,
+            hugetlb_restore_reserve: true,
             gup_pte_batch: false,
             zero_device_aligned: false,
             gup_merge_grab: false,
@@ -316,6 +337,7 @@ impl KernelConfig {
             wp_reuse_large: true,
             gup_fast_recheck_lockless: true,
             zero_device_aligned: true,
+            hugetlb_tlb_hints: true,
             break_ksm: BreakKsm::RangeWalk,
             swap_api: SwapApi::Cluster,
             ..KernelConfig::v6_12()

@@ -12,6 +12,7 @@
 //! when any primitive is called (that is `mm`).
 
 pub mod arm64;
+mod hugetlb;
 mod hw;
 mod kconfig;
 mod pt;
@@ -23,6 +24,7 @@ mod tlbport;
 pub mod x86_64;
 
 pub use arm64::Arm64;
+pub use hugetlb::{HugeSize, Hugep};
 pub use hw::{BbmLevel, Hw};
 pub use kconfig::{BreakKsm, KernelConfig, SwapApi, UnknownKernel};
 pub use pt::{FlushRange, GatherFlush, MmId, Pmdp, Pt, Ptep, Table, TableLevel};
@@ -188,6 +190,29 @@ pub trait Arch: PteFormat + PmdFormat + Copy + Debug + Default + 'static {
     /// `pmd_clear()`, `pud_clear()`, …: removes a table from the entry at `slot`.
     fn clear_table<P: Platform<Arch = Self>>(pt: &mut Pt<P>, level: TableLevel, slot: PhysAddr);
 
+    /// Sizes of huge pages, ascending.
+    const HUGE_SIZES: &'static [HugeSize];
+
+    /// `arch_make_huge_pte()`: a present entry as an entry of a huge page.
+    fn arch_make_huge_pte(entry: Pte<Self>, size: HugeSize) -> Pte<Self>;
+    /// `huge_ptep_get()`: the first entry, with young and dirty of all.
+    fn huge_ptep_get<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep) -> Pte<Self>;
+    /// `set_huge_pte_at()`: all entries of the page.
+    fn set_huge_pte_at<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep, pte: Pte<Self>);
+    /// `huge_ptep_get_and_clear()`; the flush is the caller's.
+    fn huge_ptep_get_and_clear<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep) -> Pte<Self>;
+    /// `huge_ptep_clear_flush()`.
+    fn huge_ptep_clear_flush<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep) -> Pte<Self>;
+    /// `huge_ptep_set_wrprotect()`; a flush of the mm is the caller's.
+    fn huge_ptep_set_wrprotect<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep);
+    /// `huge_ptep_set_access_flags()`. Returns whether the entry changed.
+    fn huge_ptep_set_access_flags<P: Platform<Arch = Self>>(
+        pt: &mut Pt<P>,
+        at: Hugep,
+        pte: Pte<Self>,
+        access: FaultAccess,
+    ) -> bool;
+
     /// `flush_tlb_page()`: one page of `at.mm`, and waits.
     fn flush_tlb_page<P: Platform<Arch = Self>>(pt: &mut Pt<P>, mm: MmId, va: VirtAddr);
     /// `flush_tlb_range()`, or with the stride of a PMD leaf `flush_pmd_tlb_range()`, and waits.
@@ -237,6 +262,14 @@ pub trait Arch: PteFormat + PmdFormat + Copy + Debug + Default + 'static {
     /// # Errors
     /// What is wrong, in a sentence.
     fn check_pte_table<P: Platform<Arch = Self>>(_: &Pt<P>, _: PhysAddr) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The same for a table of PMD entries.
+    ///
+    /// # Errors
+    /// What is wrong, in a sentence.
+    fn check_pmd_table<P: Platform<Arch = Self>>(_: &Pt<P>, _: PhysAddr) -> Result<(), String> {
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! What `mm` holds to touch page tables and TLBs: [`Pt`].
 
+use crate::hugetlb::{HugeSize, Hugep};
 use crate::pte::{ClearYoungDirty, Pmd, Pte};
 use crate::tlbport::{PteChange, TlbPort};
 use crate::{Arch, FaultAccess, Hw, KernelConfig, LeafOnly, Platform, Teardown};
@@ -329,6 +330,21 @@ impl<P: Platform> Pt<P> {
         Some(Ptep { slot: TableLevel::Pte.slot(table, va), va, mm: pmdp.mm })
     }
 
+    /// Where the entry is that would map `va`, and at which level: a leaf, or a last-level entry
+    /// whatever is in it; `None` if a table is missing.
+    pub fn leaf_slot(&self, mm: MmId, va: VirtAddr) -> Option<(PhysAddr, TableLevel)> {
+        let mut table = self.root(mm);
+        for level in [TableLevel::Pgd, TableLevel::Pud, TableLevel::Pmd] {
+            let slot = level.slot(table, va);
+            match self.table_at(slot) {
+                Table::Next(next) => table = next,
+                Table::Leaf => return Some((slot, level)),
+                Table::None => return None,
+            }
+        }
+        Some((TableLevel::Pte.slot(table, va), TableLevel::Pte))
+    }
+
     /// `pmdp_get()`; not counted, as Linux does not instrument it.
     #[inline]
     pub fn pmdp_get(&self, at: Pmdp) -> Pmd<P::Arch> {
@@ -531,6 +547,55 @@ impl<P: Platform> Pt<P> {
     /// `pmd_clear()` and its relatives.
     pub fn clear_table(&mut self, level: TableLevel, slot: PhysAddr) {
         A::<P>::clear_table(self, level, slot);
+    }
+
+    // ---- huge pages of hugetlb
+
+    /// The entry of a page of `size` that holds `va`, if the tables above it exist. A PUD or PMD
+    /// entry counts whatever is in it (`huge_pte_offset()`).
+    pub fn huge_pte_offset(&self, mm: MmId, va: VirtAddr, size: HugeSize) -> Option<Hugep> {
+        let va = va.align_down(size.bytes());
+        let mut table = self.root(mm);
+        for level in [TableLevel::Pgd, TableLevel::Pud, TableLevel::Pmd, TableLevel::Pte] {
+            let slot = level.slot(table, va);
+            if level == size.level() {
+                return Some(Hugep { slot, va, mm, size });
+            }
+            match self.table_at(slot) {
+                Table::Next(next) => table = next,
+                Table::None | Table::Leaf => return None,
+            }
+        }
+        None
+    }
+    /// `huge_ptep_get()`.
+    pub fn huge_ptep_get(&mut self, at: Hugep) -> Pte<P::Arch> {
+        A::<P>::huge_ptep_get(self, at)
+    }
+    /// `set_huge_pte_at()`.
+    pub fn set_huge_pte_at(&mut self, at: Hugep, pte: Pte<P::Arch>) {
+        A::<P>::set_huge_pte_at(self, at, pte);
+    }
+    /// `huge_ptep_get_and_clear()`.
+    pub fn huge_ptep_get_and_clear(&mut self, at: Hugep) -> Pte<P::Arch> {
+        A::<P>::huge_ptep_get_and_clear(self, at)
+    }
+    /// `huge_ptep_clear_flush()`.
+    pub fn huge_ptep_clear_flush(&mut self, at: Hugep) -> Pte<P::Arch> {
+        A::<P>::huge_ptep_clear_flush(self, at)
+    }
+    /// `huge_ptep_set_wrprotect()`.
+    pub fn huge_ptep_set_wrprotect(&mut self, at: Hugep) {
+        A::<P>::huge_ptep_set_wrprotect(self, at);
+    }
+    /// `huge_ptep_set_access_flags()`.
+    pub fn huge_ptep_set_access_flags(
+        &mut self,
+        at: Hugep,
+        pte: Pte<P::Arch>,
+        access: FaultAccess,
+    ) -> bool {
+        A::<P>::huge_ptep_set_access_flags(self, at, pte, access)
     }
 
     // ---- flushes

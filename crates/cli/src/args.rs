@@ -3,6 +3,8 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use machine::walk::{Access, Touch};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use study::plan::parse_shard;
 use study::{
     Override, ThpSetting, WalkRequest, parse_bytes, parse_mem, parse_set, parse_swap, parse_thp,
 };
@@ -20,7 +22,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a program and report what the kernel did for it
     Run(RunArgs),
-    /// Run a study: the same program on several machines, kernels and folio sizes
+    /// Run a study: programs on several machines, kernels and folio sizes
     Study(StudyArgs),
     /// Say why two runs differ, term by term
     Explain(ExplainArgs),
@@ -50,7 +52,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "MACHINE")]
     pub(crate) machine: Option<String>,
     /// CPUs
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) cpus: Option<u16>,
     /// Guest RAM
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_mem, allow_hyphen_values = true)]
@@ -97,16 +99,70 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct StudyArgs {
-    /// Name of a study: gup or pageout
-    #[arg(value_name = "NAME")]
-    pub(crate) name: String,
-    /// Write JSON lines, one per run; to stdout, the table goes to stderr
-    #[arg(long, value_name = "FILE|-")]
-    pub(crate) json: Option<String>,
+    #[command(subcommand)]
+    pub(crate) command: Option<StudyCommand>,
+    #[command(flatten)]
+    pub(crate) run: StudyRunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StudyCommand {
+    /// Put the results of shards together
+    Merge(StudyMergeArgs),
+    /// List the studies that are built in
+    List,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StudyRunArgs {
+    /// Name of a study that is built in, or a file that ends in .toml
+    #[arg(value_name = "NAME|FILE.toml")]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) outputs: StudyOutputs,
     /// How many runs at once; default: as many as the host has cores
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
+    /// Take finished runs from the store; only what is missing or failed is run
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Where finished runs are kept; default: ptescope in the user's cache directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store: Option<PathBuf>,
+    /// Run only part I of N
+    #[arg(long, value_name = "I/N", value_parser = parse_shard)]
+    pub(crate) shard: Option<(usize, usize)>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StudyMergeArgs {
+    /// The study
+    #[arg(value_name = "NAME|FILE.toml")]
+    pub(crate) name: String,
+    /// Results that `study --shard I/N --json FILE` wrote
+    #[arg(value_name = "RESULTS.jsonl", required = true)]
+    pub(crate) files: Vec<String>,
+    #[command(flatten)]
+    pub(crate) outputs: StudyOutputs,
+}
+
+/// What becomes of the results of a study.
+#[derive(Debug, Args)]
+pub(crate) struct StudyOutputs {
+    /// Write JSON lines, one per run; to stdout, the table goes to stderr
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) json: Option<String>,
+    /// Write CSV, one line per run, kernel entry, op and event
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write the same as Parquet; only if built with --features parquet
+    #[arg(long, value_name = "FILE")]
+    pub(crate) parquet: Option<PathBuf>,
+    /// Write a page with tables, plots and every count
+    #[arg(long, value_name = "DIR")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -304,7 +360,7 @@ mod tests {
             ("ptescope run --mem lots -- @hello", "is no size"),
             ("ptescope run --mem -1G -- @hello", "is no size"),
             ("ptescope run --arch riscv -- @hello", "arm64 and x86_64"),
-            ("ptescope run --cpus 0 -- @hello", "not in 1..=64"),
+            ("ptescope run --cpus 0 -- @hello", "not in 1..=256"),
             ("ptescope run --write nr_hugepages=1 -- @hello", "absolute path"),
             ("ptescope run --env X -- @hello", "NAME=VALUE"),
             ("ptescope run", "PROGRAM"),

@@ -4,8 +4,9 @@
 
 use machine::{Console, Stream};
 use report::Failure;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
+use std::path::Path;
 use study::status;
 
 /// One sentence on stderr.
@@ -79,6 +80,29 @@ impl Json {
     pub(crate) fn is_stdout(&self) -> bool {
         matches!(self, Json::Stdout)
     }
+}
+
+/// Whether a file can be made there: known before the work starts, so that results are not lost to a bad path.
+///
+/// # Errors
+/// 73 if not.
+pub(crate) fn probe(path: &Path) -> Result<(), Failure> {
+    let name = path.to_string_lossy();
+    let existed = path.exists();
+    let opened = OpenOptions::new().create(true).append(true).open(path);
+    opened.map_err(|error| no_output(&name, &error))?;
+    if existed { Ok(()) } else { fs::remove_file(path).map_err(|error| no_output(&name, &error)) }
+}
+
+/// Writes a file so that it is whole or as it was before.
+///
+/// # Errors
+/// 73 if it cannot be written.
+pub(crate) fn file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let regular = fs::symlink_metadata(path).map_or(true, |meta| meta.is_file());
+    // A device or a pipe cannot be renamed onto, a link would be replaced.
+    let written = if regular { study::write_whole(path, bytes) } else { fs::write(path, bytes) };
+    written.map_err(|error| no_output(&path.to_string_lossy(), &error))
 }
 
 fn no_output(path: &str, error: &io::Error) -> Failure {

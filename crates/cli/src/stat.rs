@@ -14,6 +14,8 @@ static NOTHING: EventCounts = EventCounts::new();
 static NO_OPS: BTreeMap<String, EventCounts> = BTreeMap::new();
 /// How many kernel entries are shown unless everything is.
 const ENTRIES_MAX: usize = 12;
+/// How many lines of the kernel's log are shown unless everything is.
+const LOG_LINES_MAX: usize = 24;
 
 /// How much to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,7 @@ pub(crate) fn render(report: &RunReport, detail: Detail) -> String {
         text.push_str(&all_counters(report, &entries));
     }
     text.push_str(&statistics(report, detail));
+    text.push_str(&kernel_log(report, detail));
     text.push_str(&remarks(report, prices.as_ref()));
     text
 }
@@ -228,6 +231,22 @@ fn tlb(counters: &BTreeMap<String, u64>) -> String {
     )
 }
 
+/// The kernel's log, its end unless everything is wanted.
+fn kernel_log(report: &RunReport, detail: Detail) -> String {
+    let lines = &report.dmesg;
+    let shown = if detail == Detail::Everything { lines.len() } else { LOG_LINES_MAX };
+    let (earlier, last) = lines.split_at(lines.len().saturating_sub(shown));
+    if last.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("\n kernel log\n");
+    if !earlier.is_empty() {
+        text.push_str(&format!("   {} earlier lines; --stat shows all\n", earlier.len()));
+    }
+    last.iter().for_each(|line| text.push_str(&format!("   {line}\n")));
+    text
+}
+
 /// What the reader must know: prices that are no machine's, missing calls, warnings.
 fn remarks(report: &RunReport, prices: Option<&PriceList>) -> String {
     let mut lines = Vec::new();
@@ -274,6 +293,7 @@ mod tests {
             arch: "arm64".to_owned(),
             by_syscall: vec![SyscallReport { by_op, calls: 1, events: call.clone(), syscall }],
             cpus: 1,
+            dmesg: vec!["[    0.000012] page: refcount:1".to_owned()],
             events: call,
             exit: Exit { signal: None, status: 0 },
             faults: Faults { minor: 4096, events: counts("pte_write=65536"), ..Faults::default() },
@@ -310,6 +330,7 @@ mod tests {
             "    417,792  PTE loads\n",
             " TLB: 4,000 data accesses, 50 first-level misses (1.25 %), 0 second-level hits, 40 walks",
             " folios of 64kB: swpout 3\n",
+            " kernel log\n   [    0.000012] page: refcount:1\n",
             " nobody has written down prices for neoverse-n1",
             " system calls answered with ENOSYS: io_uring_setup (2×)\n",
         ] {

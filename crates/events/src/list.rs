@@ -165,6 +165,7 @@ events! {
     FnUnderSwapDuplicate "fn___swap_duplicate" Function "Entries of `__swap_duplicate()` (6.12).";
     FnUnderSwapDuplicatePages "fn___swap_duplicate_pages" Function "Pages handled by `__swap_duplicate()` (6.12).";
     FnUnderSwapWritepage "fn___swap_writepage" Function "Entries of `__swap_writepage()` (7.3).";
+    FnUnderUnmapHugepageRange "fn___unmap_hugepage_range" Function "Entries of `__unmap_hugepage_range()`.";
     FnUnderZapVmaRange "fn___zap_vma_range" Function "Entries of `__zap_vma_range()` (7.3).";
     FnAddToSwap "fn_add_to_swap" Function "Entries of `add_to_swap()` (6.12).";
     FnArchFlushTlbBatchedPending "fn_arch_flush_tlb_batched_pending" Function "Entries of `arch_flush_tlb_batched_pending()` (6.12).";
@@ -197,6 +198,7 @@ events! {
     FnContpteTryUnfoldPartial "fn_contpte_try_unfold_partial" Function "Entries of `contpte_try_unfold_partial()`.";
     FnContpteWrprotectPtes "fn_contpte_wrprotect_ptes" Function "Entries of `contpte_wrprotect_ptes()`.";
     FnCopyHugePmd "fn_copy_huge_pmd" Function "Entries of `copy_huge_pmd()`.";
+    FnCopyHugetlbPageRange "fn_copy_hugetlb_page_range" Function "Entries of `copy_hugetlb_page_range()`.";
     FnCopyPageRange "fn_copy_page_range" Function "Entries of `copy_page_range()`.";
     FnCopyPresentPtes "fn_copy_present_ptes" Function "Entries of `copy_present_ptes()`.";
     FnDeferredSplitFolio "fn_deferred_split_folio" Function "Entries of `deferred_split_folio()`.";
@@ -234,6 +236,8 @@ events! {
     FnFolioUnmapPteBatch "fn_folio_unmap_pte_batch" Function "Entries of `folio_unmap_pte_batch()` (7.3).";
     FnFolioWalkStart "fn_folio_walk_start" Function "Entries of `folio_walk_start()`.";
     FnFollowHugePmd "fn_follow_huge_pmd" Function "Entries of `follow_huge_pmd()`.";
+    FnFollowHugePud "fn_follow_huge_pud" Function "Entries of `follow_huge_pud()`.";
+    FnFollowHugetlbPage "fn_follow_hugetlb_page" Function "Entries of `follow_hugetlb_page()`.";
     FnFollowPageMask "fn_follow_page_mask" Function "Entries of `follow_page_mask()`.";
     FnFollowPagePte "fn_follow_page_pte" Function "Entries of `follow_page_pte()`.";
     FnFreeSwapAndCacheNr "fn_free_swap_and_cache_nr" Function "Entries of `free_swap_and_cache_nr()` (6.12).";
@@ -241,10 +245,16 @@ events! {
     FnGetSwapPages "fn_get_swap_pages" Function "Entries of `get_swap_pages()` (6.12).";
     FnGupFastPmdLeaf "fn_gup_fast_pmd_leaf" Function "Entries of `gup_fast_pmd_leaf()`.";
     FnGupFastPteRange "fn_gup_fast_pte_range" Function "Entries of `gup_fast_pte_range()`.";
+    FnGupFastPudLeaf "fn_gup_fast_pud_leaf" Function "Entries of `gup_fast_pud_leaf()`.";
     FnGupPutFolio "fn_gup_put_folio" Function "Entries of `gup_put_folio()`.";
     FnGupPutFolioRefs "fn_gup_put_folio_refs" Function "References handled by `gup_put_folio()`.";
     FnHandleMmFault "fn_handle_mm_fault" Function "Entries of `handle_mm_fault()`.";
     FnHandlePteFault "fn_handle_pte_fault" Function "Entries of `handle_pte_fault()`.";
+    FnHugetlbChangeProtection "fn_hugetlb_change_protection" Function "Entries of `hugetlb_change_protection()`.";
+    FnHugetlbFault "fn_hugetlb_fault" Function "Entries of `hugetlb_fault()`.";
+    FnHugetlbFollowPageMask "fn_hugetlb_follow_page_mask" Function "Entries of `hugetlb_follow_page_mask()`.";
+    FnHugetlbNoPage "fn_hugetlb_no_page" Function "Entries of `hugetlb_no_page()`.";
+    FnHugetlbWp "fn_hugetlb_wp" Function "Entries of `hugetlb_wp()`.";
     FnMadviseColdOrPageoutPteRange "fn_madvise_cold_or_pageout_pte_range" Function "Entries of `madvise_cold_or_pageout_pte_range()`.";
     FnMadviseFreeHugePmd "fn_madvise_free_huge_pmd" Function "Entries of `madvise_free_huge_pmd()`.";
     FnMadviseFreePteRange "fn_madvise_free_pte_range" Function "Entries of `madvise_free_pte_range()`.";
@@ -254,6 +264,7 @@ events! {
     FnModifyProtStartPtes "fn_modify_prot_start_ptes" Function "Entries of `modify_prot_start_ptes()` (7.3).";
     FnModifyProtStartPtesPages "fn_modify_prot_start_ptes_pages" Function "Pages handled by `modify_prot_start_ptes()` (7.3).";
     FnMoveHugePmd "fn_move_huge_pmd" Function "Entries of `move_huge_pmd()`.";
+    FnMoveHugetlbPageTables "fn_move_hugetlb_page_tables" Function "Entries of `move_hugetlb_page_tables()`.";
     FnMovePageTables "fn_move_page_tables" Function "Entries of `move_page_tables()`.";
     FnMovePtes "fn_move_ptes" Function "Entries of `move_ptes()`.";
     FnMprotectFolioPteBatch "fn_mprotect_folio_pte_batch" Function "Entries of `mprotect_folio_pte_batch()` (7.3).";

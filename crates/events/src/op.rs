@@ -47,6 +47,14 @@ ops! {
     WpPageCopy "wp_page_copy" Keep FnWpPageCopy;
     WpPageReuse "wp_page_reuse" Keep FnWpPageReuse;
     DoFault "do_fault" Keep FnDoFault;
+    HugetlbFault "hugetlb_fault" Fault FnHugetlbFault;
+    HugetlbNoPage "hugetlb_no_page" AnonFault FnHugetlbNoPage;
+    HugetlbWp "hugetlb_wp" WpFault FnHugetlbWp;
+    UnmapHugepageRange "__unmap_hugepage_range" Zap FnUnderUnmapHugepageRange;
+    CopyHugetlbPageRange "copy_hugetlb_page_range" ForkCopy FnCopyHugetlbPageRange;
+    HugetlbChangeProtection "hugetlb_change_protection" Mprotect FnHugetlbChangeProtection;
+    MoveHugetlbPageTables "move_hugetlb_page_tables" Mremap FnMoveHugetlbPageTables;
+    FollowHugetlbPage "follow_hugetlb_page" GupSlow FnFollowHugetlbPage;
     MadvisePageout "madvise_pageout" Keep Silent;
     MadviseCold "madvise_cold" Keep Silent;
     MadviseFree "madvise_free_single_vma" Keep Silent;

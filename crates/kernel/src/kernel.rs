@@ -7,6 +7,7 @@ use crate::exec::{Program, STACK_LIMIT};
 use crate::fd::{Fd, FdTable, FileRef, Open, OpenFile, OpenFiles};
 use crate::futex::{FutexKey, Futexes};
 use crate::host::{Host, Stream};
+use crate::log::Log;
 use crate::pipe::{PipeId, Pipes};
 use crate::regs::UserRegs;
 use crate::rng::Rng;
@@ -104,6 +105,7 @@ pub struct Kernel<P: Platform> {
     pub(crate) vfs: Vfs,
     pub(crate) pseudo: Vec<Arc<dyn PseudoFile<P>>>,
     pub(crate) events: MmEvents,
+    pub(crate) log: Log,
     /// What `PIN_LONGTERM_TEST_START` pinned.
     pub(crate) pin_longterm_test: Option<Vec<Pfn>>,
     /// Until when khugepaged sleeps.
@@ -157,6 +159,7 @@ where
             vfs,
             pseudo,
             events: MmEvents::default(),
+            log: Log::default(),
             pin_longterm_test: None,
             khugepaged_sleeps_until_ns: 10_000_000_000,
             handlers: syscalls::index(P::Arch::ID),
@@ -187,6 +190,11 @@ where
     /// How the first program ended, once it has: the run is over.
     pub fn exit_status(&self) -> Option<ExitStatus> {
         self.main_exit
+    }
+
+    /// The kernel's log, a line for each message, as dmesg(1) shows it.
+    pub fn dmesg(&self) -> Vec<String> {
+        self.log.dmesg()
     }
 
     /// System calls that were made but do not exist here, by number.

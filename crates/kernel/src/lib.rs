@@ -25,6 +25,7 @@ mod futex;
 mod host;
 mod kernel;
 mod load_error;
+mod log;
 mod pipe;
 mod regs;
 mod residence;

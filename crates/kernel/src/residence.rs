@@ -4,7 +4,7 @@
 // ptep_get; here these reads count nothing.
 
 use crate::kernel::Kernel;
-use arch::{MmId, Platform, Pmd, Pmdp, Pte, SoftleafKind};
+use arch::{MmId, Platform, Pmd, Pte, SoftleafKind, TableLevel};
 use phys::PageFlags;
 use units::{PAGE_SIZE, PMD_SIZE, Pfn, VirtAddr};
 
@@ -39,13 +39,12 @@ pub(crate) struct Mapped {
 impl<P: Platform> Kernel<P> {
     /// What is behind the page of `va`.
     pub(crate) fn resident(&self, mm: MmId, va: VirtAddr) -> Resident {
-        let Some(pmdp) = self.mm.pt.pmd_offset(mm, va) else { return Resident::No };
-        let pmd = self.mm.pt.pmdp_get(pmdp);
-        if pmd.is_leaf() {
-            return self.resident_huge(pmd, va);
+        let Some((slot, level)) = self.mm.pt.leaf_slot(mm, va) else { return Resident::No };
+        let raw = self.mm.pt.ram.load_u64(slot);
+        if level != TableLevel::Pte {
+            return self.resident_huge(Pmd::from_raw(raw), 1 << level.shift(), va);
         }
-        let Some(at) = self.mm.pt.pte_offset(pmdp, va) else { return Resident::No };
-        let pte = Pte::<P::Arch>::from_raw(self.mm.pt.ram.load_u64(at.slot));
+        let pte = Pte::<P::Arch>::from_raw(raw);
         if pte.is_none() {
             return Resident::No;
         }
@@ -66,20 +65,21 @@ impl<P: Platform> Kernel<P> {
         })
     }
 
-    fn resident_huge(&self, pmd: Pmd<P::Arch>, va: VirtAddr) -> Resident {
+    /// A leaf that covers `span` bytes.
+    fn resident_huge(&self, pmd: Pmd<P::Arch>, span: u64, va: VirtAddr) -> Resident {
         if !pmd.is_present() {
             return Resident::No;
         }
-        let index = (va.get() & (PMD_SIZE - 1)) / PAGE_SIZE;
+        let index = (va.get() & (span - 1)) / PAGE_SIZE;
         let pfn = pmd.pfn().add(index);
-        let anon = self.head_flags(pfn).contains(PageFlags::ANON);
+        let owned = self.head_flags(pfn).intersects(PageFlags::ANON | PageFlags::HUGETLB);
         Resident::Page(Mapped {
             pfn,
             dirty: pmd.is_dirty(),
             young: pmd.is_young(),
-            soft_dirty: false,
+            soft_dirty: pmd.is_soft_dirty(),
             huge: true,
-            special: !anon,
+            special: !owned,
         })
     }
 
@@ -95,6 +95,11 @@ impl<P: Platform> Kernel<P> {
         self.head_flags(pfn).contains(PageFlags::ANON)
     }
 
+    /// Whether a frame belongs to a huge page of hugetlb.
+    pub(crate) fn is_hugetlb(&self, pfn: Pfn) -> bool {
+        self.head_flags(pfn).contains(PageFlags::HUGETLB)
+    }
+
     /// Whether an anonymous frame was given up by MADV_FREE.
     pub(crate) fn is_lazyfree(&self, pfn: Pfn) -> bool {
         let flags = self.head_flags(pfn);
@@ -103,8 +108,7 @@ impl<P: Platform> Kernel<P> {
 
     /// Whether a frame belongs to one process only.
     pub(crate) fn is_exclusive(&self, pfn: Pfn) -> bool {
-        let pages = &self.mm.pt.pages;
-        pages.is_valid(pfn) && pages.page(pfn).flags.contains(PageFlags::ANON_EXCLUSIVE)
+        self.mm.pt.pages.is_valid(pfn) && self.mm.page_anon_exclusive(pfn)
     }
 
     /// How many page-table entries map a frame.
@@ -119,8 +123,7 @@ impl<P: Platform> Kernel<P> {
 
     /// Address after the table that would hold `va`, where there is none: nothing is resident up to there.
     pub(crate) fn skip_hole(&self, mm: MmId, va: VirtAddr) -> Option<VirtAddr> {
-        let table = |at: Pmdp| !self.mm.pt.pmdp_get(at).is_none();
-        if self.mm.pt.pmd_offset(mm, va).is_some_and(table) {
+        if self.mm.pt.leaf_slot(mm, va).is_some() {
             return None;
         }
         va.align_down(PMD_SIZE).checked_add(PMD_SIZE)

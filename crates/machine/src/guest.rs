@@ -434,6 +434,7 @@ where
             vmstat: kernel.mm.vmstat.clone(),
             thp,
             virtual_ns,
+            dmesg: kernel.dmesg(),
             unknown_syscalls: kernel.unknown_syscalls(),
             sink: kernel.mm.pt.sink.finish(),
         })

@@ -25,6 +25,8 @@ pub struct Outcome {
     pub thp: Vec<(Order, MthpStats)>,
     /// Virtual time at the end.
     pub virtual_ns: u64,
+    /// The kernel's log.
+    pub dmesg: Vec<String>,
     /// System calls that do not exist here.
     pub unknown_syscalls: Vec<UnknownSyscall>,
 }

@@ -138,7 +138,12 @@ impl<P: Platform> Mm<P> {
     /// `PageAnonExclusive()`.
     #[inline]
     pub fn page_anon_exclusive(&self, pfn: Pfn) -> bool {
-        self.pt.pages.page(pfn).flags.contains(PageFlags::ANON_EXCLUSIVE)
+        let flags = self.pt.pages.page(pfn).flags;
+        if flags.contains(PageFlags::HUGETLB) {
+            // Kept for the whole folio, on its head.
+            return self.folio_test(self.page_folio(pfn), PageFlags::ANON_EXCLUSIVE);
+        }
+        flags.contains(PageFlags::ANON_EXCLUSIVE)
     }
 
     #[inline]

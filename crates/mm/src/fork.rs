@@ -5,7 +5,7 @@ use crate::errno::Errno;
 use crate::huge_memory::{self, CopyHuge};
 use crate::pte_batch::Fpb;
 use crate::vma::{Mdwe, VmFlags, Vma, VmaId};
-use crate::{Mm, memory};
+use crate::{Mm, hugetlb, memory};
 use arch::{MmId, Platform, Pmdp, Pte, Ptep, SoftleafKind};
 use events::{Event, Op};
 use phys::PageFlags;
@@ -38,7 +38,8 @@ impl<P: Platform> Mm<P> {
                 continue;
             }
             let flags = vma.flags - (VmFlags::LOCKED | VmFlags::LOCKONFAULT);
-            let copy = Vma { mm: child, flags, anon_vma: None, ..vma };
+            // The child has no reservations of its own (hugetlb_dup_vma_private()).
+            let copy = Vma { mm: child, flags, anon_vma: None, resv: None, ..vma };
             let copy_id = self.insert_vma(copy);
             if vma.flags.contains(VmFlags::WIPEONFORK) {
                 continue;
@@ -68,6 +69,9 @@ fn copy_page_range<P: Platform>(mm: &mut Mm<P>, from: VmaId, to: VmaId) -> Resul
         return Ok(());
     }
     let mm = &mut *mm.enter(Op::CopyPageRange);
+    if let Some(size) = vma.huge {
+        return hugetlb::copy_hugetlb_page_range(mm, from, to, size);
+    }
     let child = mm.vma(to).mm;
     let mut va = vma.start;
     while va < vma.end {
@@ -183,7 +187,7 @@ fn copy_present_ptes<P: Platform>(
         }
         mm.add_rss_anon(to.mm, nr.get().cast_signed());
     } else {
-        mm.add_rss_file(to.mm, nr.get().cast_signed());
+        mm.add_rss_file(to.mm, folio, nr.get().cast_signed());
     }
     write_child_ptes(mm, &vma, at, to, pte, nr, any_writable);
     Ok(nr)

@@ -2,19 +2,19 @@
 //!
 //! Source: Linux mm/gup.c; mm/internal.h `gup_must_unshare()`, `try_grab_folio()`.
 //!
-//! What Linux has and nothing here can be: VM_IO, VM_PFNMAP, secret and DAX mappings, files that
-//! track dirty pages, device memory, CMA and movable zones, faults that drop the mmap lock.
+//! What Linux has and nothing here can be: VM_IO, VM_PFNMAP, secret and DAX mappings, device
+//! memory, CMA and movable zones, faults that drop the mmap lock.
 
 use crate::errno::Errno;
 use crate::folio::{Folio, GUP_PIN_COUNTING_BIAS};
 use crate::memory::{FaultSignal, handle_mm_fault, pmd_addr_end};
 use crate::pte_batch::Fpb;
 use crate::vma::{VmFlags, Vma, VmaId};
-use crate::{Mm, huge_memory};
-use arch::{Arch, FaultAccess, MmId, Platform, Pmd, Pmdp, Pte, Ptep};
+use crate::{Mm, huge_memory, hugetlb};
+use arch::{Arch, FaultAccess, HugeSize, MmId, Platform, Pmd, Pmdp, Pte, Ptep, TableLevel};
 use events::{Event, Op};
 use phys::PageFlags;
-use units::{NrPages, PAGE_SIZE, PMD_SIZE, Pfn, VirtAddr};
+use units::{NrPages, PAGE_SIZE, PMD_SIZE, PUD_SIZE, Pfn, VirtAddr};
 
 bitflags::bitflags! {
     /// What a caller of GUP asks for (`FOLL_*`, as of 7.3).
@@ -340,12 +340,15 @@ fn __get_user_pages<P: Platform>(
     let mut done = 0;
     while done < nr {
         let left = nr - done;
-        let step = gup_vma(mm, id, &mut current, va, flags)
-            .and_then(|(id, vma)| {
-                let end = va.checked_add(left.saturating_mul(PAGE_SIZE)).unwrap_or(vma.end);
-                follow_or_fault(mm, Walk { id, vma, va, end, flags })
-            })
-            .and_then(|found| record(mm, found, va, left, flags, pages.as_deref_mut()));
+        let step = gup_vma(mm, id, &mut current, va, flags).and_then(|(id, vma)| {
+            let end = va.checked_add(left.saturating_mul(PAGE_SIZE)).unwrap_or(vma.end);
+            let walk = Walk { id, vma, va, end, flags };
+            if let Some(size) = vma.huge.filter(|_| !mm.pt.kernel.gup_hugetlb_unified) {
+                return follow_hugetlb_page(mm, &walk, size, left, pages.as_deref_mut());
+            }
+            let found = follow_or_fault(mm, walk)?;
+            record(mm, found, va, left, flags, pages.as_deref_mut())
+        });
         match step {
             Ok(step) => {
                 done += step;
@@ -375,26 +378,42 @@ fn gup_vma<P: Platform>(
     let hole = if populate { Errno::ENOMEM } else { Errno::EFAULT };
     let found = mm.vma_lookup(id, va).ok_or(hole)?;
     let vma = *mm.vma(found);
-    check_vma_flags(&vma, flags).map_err(|e| if populate { Errno::EINVAL } else { e })?;
+    check_vma_flags(mm, &vma, flags).map_err(|e| if populate { Errno::EINVAL } else { e })?;
     *current = Some((found, vma));
     Ok((found, vma))
 }
 
 /// Source: Linux mm/gup.c `check_vma_flags()`.
-fn check_vma_flags(vma: &Vma, flags: Foll) -> Result<(), Errno> {
-    let force = flags.contains(Foll::FORCE);
+fn check_vma_flags<P: Platform>(mm: &Mm<P>, vma: &Vma, flags: Foll) -> Result<(), Errno> {
+    // hugetlb has no way to write what the mapping forbids.
+    let write = flags.contains(Foll::WRITE);
+    let force = flags.contains(Foll::FORCE) && !(write && vma.huge.is_some());
     if flags.contains(Foll::ANON) && !vma.is_anonymous() {
         return Err(Errno::EFAULT);
     }
     if flags.contains(Foll::SPLIT_PMD) && vma.flags.contains(VmFlags::HUGETLB) {
         return Err(Errno::EOPNOTSUPP);
     }
-    let allowed = if flags.contains(Foll::WRITE) {
+    if write && !writable_file_mapping_allowed(mm, vma, flags) {
+        return Err(Errno::EFAULT);
+    }
+    let allowed = if write {
         vma.flags.contains(VmFlags::WRITE) || (force && vma.is_cow())
     } else {
         vma.flags.contains(VmFlags::READ) || (force && vma.flags.contains(VmFlags::MAYREAD))
     };
     if allowed { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// A page that is pinned for long may be written at any time, which a file system that writes
+/// back shared mappings would not notice.
+/// Source: Linux mm/gup.c `writable_file_mapping_allowed()`.
+fn writable_file_mapping_allowed<P: Platform>(mm: &Mm<P>, vma: &Vma, flags: Foll) -> bool {
+    let shared_writable = VmFlags::SHARED | VmFlags::WRITE;
+    !mm.pt.kernel.gup_longterm_file_refused
+        || !flags.contains(Foll::PIN | Foll::LONGTERM)
+        || !vma.flags.contains(shared_writable)
+        || !vma.file.is_some_and(|file| mm.file_needs_dirty_tracking(file))
 }
 
 /// Walks until there is a page, serving faults in between.
@@ -443,19 +462,177 @@ fn record<P: Platform>(
 /// Source: Linux mm/gup.c `follow_page_mask()`, `follow_p4d_mask()`, `follow_pud_mask()`.
 fn follow_page_mask<P: Platform>(mm: &mut Mm<P>, walk: &Walk) -> Follow {
     let mm = &mut *mm.enter(Op::FollowPageMask);
+    if let Some(size) = walk.vma.huge.filter(|_| !mm.pt.kernel.gup_hugetlb_generic) {
+        return hugetlb_follow_page_mask(mm, walk, size);
+    }
+    if let Some(pud) = mm.huge_pud(walk.vma.mm, walk.va) {
+        return follow_huge_pud(mm, walk, pud);
+    }
     match mm.pt.pmd_offset(walk.vma.mm, walk.va) {
         Some(pmdp) => follow_pmd_mask(mm, walk, pmdp),
-        None => Err(no_page_table(walk)),
+        None => Err(no_page_table(mm, walk)),
     }
 }
 
+/// A core dump leaves a hole where a fault would only find zeroes.
 /// Source: Linux mm/gup.c `no_page_table()`.
-fn no_page_table(walk: &Walk) -> NoPage {
-    // Anonymous memory is what has no fault handler of its own here.
-    match walk.flags.contains(Foll::DUMP) && walk.vma.is_anonymous() {
+fn no_page_table<P: Platform>(mm: &Mm<P>, walk: &Walk) -> NoPage {
+    let zeroes = match walk.vma.huge {
+        Some(_) => mm.hugetlbfs_pagecache(&walk.vma, walk.va).is_none(),
+        // Anonymous memory is what has no fault handler of its own here.
+        None => walk.vma.is_anonymous(),
+    };
+    match walk.flags.contains(Foll::DUMP) && zeroes {
         true => NoPage::Refused(Errno::EFAULT),
         false => NoPage::Missing,
     }
+}
+
+impl<P: Platform> Mm<P> {
+    /// The leaf at PUD level that maps `va`, if there is one.
+    fn huge_pud(&self, id: MmId, va: VirtAddr) -> Option<Pmd<P::Arch>> {
+        let (slot, level) = self.pt.leaf_slot(id, va)?;
+        (level == TableLevel::Pud).then(|| Pmd::from_raw(self.pt.ram.load_u64(slot)))
+    }
+}
+
+/// Source: Linux mm/gup.c `follow_huge_pud()`.
+fn follow_huge_pud<P: Platform>(mm: &mut Mm<P>, walk: &Walk, pud: Pmd<P::Arch>) -> Follow {
+    mm.lock_ptl();
+    mm.fentry(Event::FnFollowHugePud);
+    if (walk.flags.contains(Foll::WRITE) && !pud.is_write()) || !pud.is_present() {
+        return Err(no_page_table(mm, walk));
+    }
+    let index = walk.va.vpn().get() % (PUD_SIZE / PAGE_SIZE);
+    let page = pud.pfn().add(index);
+    if !pud.is_write() && gup_must_unshare(mm, walk.flags, page, Some(&walk.vma)) {
+        return Err(NoPage::Shared);
+    }
+    let extent = leaf_extent(mm, walk, PUD_SIZE);
+    let folio = mm.page_folio(page);
+    try_grab_folio(mm, folio, extent.grabbed(), walk.flags).map_err(NoPage::Refused)?;
+    Ok(Followed { page, extent })
+}
+
+/// How far a leaf of `bytes` goes on.
+fn leaf_extent<P: Platform>(mm: &Mm<P>, walk: &Walk, bytes: u64) -> Extent {
+    match mm.pt.kernel.gup_pte_batch {
+        true if !mm.pt.kernel.gup_thp_stride => Extent::Mask(0),
+        true => {
+            let leaf_end = walk.va.align_down(bytes).wrapping_add(bytes);
+            let end = leaf_end.min(walk.end);
+            Extent::run(mm, NrPages::covering(end.bytes_since(walk.va)))
+        }
+        false => Extent::Mask(bytes / PAGE_SIZE - 1),
+    }
+}
+
+// ---- hugetlb by itself
+
+/// One huge page by hugetlb's own look-up, which knows its size.
+/// Source: Linux 6.5 mm/hugetlb.c `hugetlb_follow_page_mask()`.
+///
+/// Events: one look at the entry, one reference.
+fn hugetlb_follow_page_mask<P: Platform>(mm: &mut Mm<P>, walk: &Walk, size: HugeSize) -> Follow {
+    mm.fentry(Event::FnHugetlbFollowPageMask);
+    let Some(at) = mm.pt.huge_pte_offset(walk.vma.mm, walk.va, size) else {
+        return Err(no_page_table(mm, walk));
+    };
+    mm.lock_ptl();
+    let pte = mm.pt.huge_ptep_get(at);
+    if !pte.is_present() || pte.is_none() {
+        return Err(no_page_table(mm, walk));
+    }
+    if !pte.is_write() && walk.flags.contains(Foll::WRITE) {
+        return Err(no_page_table(mm, walk));
+    }
+    if !pte.is_write() && gup_must_unshare(mm, walk.flags, pte.pfn(), Some(&walk.vma)) {
+        return Err(NoPage::Shared);
+    }
+    let folio = mm.page_folio(pte.pfn());
+    let extent = leaf_extent(mm, walk, size.bytes());
+    try_grab_folio(mm, folio, extent.grabbed(), walk.flags).map_err(NoPage::Refused)?;
+    let index = walk.va.bytes_since(at.va) / PAGE_SIZE;
+    Ok(Followed { page: pte.pfn().add(index), extent })
+}
+
+/// The pages of one huge page from `walk.va` on, in one step, with faults of its own.
+/// Source: Linux 6.1 mm/hugetlb.c `follow_hugetlb_page()`, one turn of its loop.
+///
+/// Events: three looks at the entry (whether it is there, whether it will do, its page), one
+/// reference or pin for all pages.
+fn follow_hugetlb_page<P: Platform>(
+    mm: &mut Mm<P>,
+    walk: &Walk,
+    size: HugeSize,
+    left: u64,
+    pages: Option<&mut Vec<Pfn>>,
+) -> Result<u64, Errno> {
+    let mm = &mut *mm.enter(Op::FollowHugetlbPage);
+    for _ in 0..PATIENCE {
+        let fault = match hugetlb_look(mm, walk, size)? {
+            Ok(pte) => return record_subpages(mm, walk, size, pte, left, pages),
+            Err(fault) => fault,
+        };
+        // FOLL_NOFAULT is not looked at here.
+        hugetlb::hugetlb_fault(mm, walk.id, size, walk.va, fault).map_err(errno_of)?;
+    }
+    Err(Errno::EFAULT)
+}
+
+/// The entry, or the fault that must come first.
+///
+/// # Errors
+/// EFAULT for a hole in a core dump.
+fn hugetlb_look<P: Platform>(
+    mm: &mut Mm<P>,
+    walk: &Walk,
+    size: HugeSize,
+) -> Result<Result<Pte<P::Arch>, FaultAccess>, Errno> {
+    let write = walk.flags.contains(Foll::WRITE);
+    let plain = if write { FaultAccess::Write } else { FaultAccess::Read };
+    let at = mm.pt.huge_pte_offset(walk.vma.mm, walk.va, size);
+    let there = at.filter(|&at| {
+        mm.lock_ptl();
+        !mm.pt.huge_ptep_get(at).is_none()
+    });
+    let Some(at) = there else {
+        let dump = walk.flags.contains(Foll::DUMP);
+        return match dump && mm.hugetlbfs_pagecache(&walk.vma, walk.va).is_none() {
+            true => Err(Errno::EFAULT),
+            false => Ok(Err(plain)),
+        };
+    };
+    // __follow_hugetlb_must_fault()
+    let pte = mm.pt.huge_ptep_get(at);
+    if !pte.is_present() || (write && !pte.is_write()) {
+        return Ok(Err(plain));
+    }
+    if !pte.is_write() && gup_must_unshare(mm, walk.flags, pte.pfn(), Some(&walk.vma)) {
+        return Ok(Err(FaultAccess::Unshare));
+    }
+    Ok(Ok(mm.pt.huge_ptep_get(at)))
+}
+
+/// Notes the pages and takes all their references at once.
+fn record_subpages<P: Platform>(
+    mm: &mut Mm<P>,
+    walk: &Walk,
+    size: HugeSize,
+    pte: Pte<P::Arch>,
+    left: u64,
+    pages: Option<&mut Vec<Pfn>>,
+) -> Result<u64, Errno> {
+    let base = walk.va.align_down(size.bytes());
+    let index = walk.va.bytes_since(base) / PAGE_SIZE;
+    let in_vma = walk.vma.end.bytes_since(walk.va) / PAGE_SIZE;
+    let refs = (size.order().pages() - index).min(left).min(in_vma);
+    let Some(pages) = pages else { return Ok(refs) };
+    mm.pt.count(Event::GupPageStore, refs);
+    let folio = mm.page_folio(pte.pfn());
+    try_grab_folio(mm, folio, refs, walk.flags)?;
+    pages.extend((0..refs).map(|i| pte.pfn().add(index + i)));
+    Ok(refs)
 }
 
 /// Source: Linux mm/internal.h `gup_can_follow_protnone()`.
@@ -468,13 +645,13 @@ fn gup_can_follow_protnone(walk: &Walk) -> bool {
 fn follow_pmd_mask<P: Platform>(mm: &mut Mm<P>, walk: &Walk, pmdp: Pmdp) -> Follow {
     let pmd = mm.pt.pmdp_get(pmdp);
     if pmd.is_none() || !pmd.is_present() {
-        return Err(no_page_table(walk));
+        return Err(no_page_table(mm, walk));
     }
     if !pmd.is_leaf() {
         return follow_page_pte(mm, walk, pmdp);
     }
     if pmd.is_protnone() && !gup_can_follow_protnone(walk) {
-        return Err(no_page_table(walk));
+        return Err(no_page_table(mm, walk));
     }
     mm.lock_ptl();
     if walk.flags.contains(Foll::SPLIT_PMD) {
@@ -507,14 +684,7 @@ fn follow_huge_pmd<P: Platform>(
         return Err(NoPage::Shared);
     }
     let folio = mm.page_folio(head);
-    let extent = match mm.pt.kernel.gup_pte_batch {
-        true if !mm.pt.kernel.gup_thp_stride => Extent::Mask(0),
-        true => {
-            let end = pmd_addr_end(walk.va, walk.end);
-            Extent::run(mm, NrPages::covering(end.bytes_since(walk.va)))
-        }
-        false => Extent::Mask(PMD_SIZE / PAGE_SIZE - 1),
-    };
+    let extent = leaf_extent(mm, walk, PMD_SIZE);
     try_grab_folio(mm, folio, extent.grabbed(), walk.flags).map_err(NoPage::Refused)?;
     if walk.flags.contains(Foll::TOUCH) {
         touch_pmd(mm, pmdp, pmd, walk.flags);
@@ -535,11 +705,11 @@ fn touch_pmd<P: Platform>(mm: &mut Mm<P>, pmdp: Pmdp, pmd: Pmd<P::Arch>, flags: 
 /// Source: Linux mm/gup.c `follow_page_pte()`.
 fn follow_page_pte<P: Platform>(mm: &mut Mm<P>, walk: &Walk, pmdp: Pmdp) -> Follow {
     mm.fentry(Event::FnFollowPagePte);
-    let Some(at) = mm.pt.pte_offset(pmdp, walk.va) else { return Err(no_page_table(walk)) };
+    let Some(at) = mm.pt.pte_offset(pmdp, walk.va) else { return Err(no_page_table(mm, walk)) };
     mm.lock_ptl();
     let pte = mm.pt.ptep_get(at);
     if !pte.is_present() {
-        return Err(if pte.is_none() { no_page_table(walk) } else { NoPage::Missing });
+        return Err(if pte.is_none() { no_page_table(mm, walk) } else { NoPage::Missing });
     }
     if pte.is_protnone() && !gup_can_follow_protnone(walk) {
         return Err(NoPage::Missing);
@@ -650,10 +820,15 @@ fn faultin_page<P: Platform>(mm: &mut Mm<P>, walk: &Walk, unshare: bool) -> Resu
         false => FaultAccess::Read,
     };
     mm.vmstat.pgfault += 1;
-    handle_mm_fault(mm, walk.id, walk.va, access).map_err(|signal| match signal {
+    handle_mm_fault(mm, walk.id, walk.va, access).map_err(errno_of)
+}
+
+/// `vm_fault_to_errno()`.
+fn errno_of(signal: FaultSignal) -> Errno {
+    match signal {
         FaultSignal::OutOfMemory => Errno::ENOMEM,
         FaultSignal::Bus | FaultSignal::SegvMapErr | FaultSignal::SegvAccErr => Errno::EFAULT,
-    })
+    }
 }
 
 // ---- references
@@ -788,6 +963,15 @@ fn gup_fast<P: Platform>(
     let before = pages.len();
     let mut va = start;
     while va < end {
+        if let Some(pud) = mm.huge_pud(id, va) {
+            let next = va.align_down(PUD_SIZE).wrapping_add(PUD_SIZE).min(end);
+            mm.fentry(Event::FnGupFastPudLeaf);
+            if !gup_fast_leaf(mm, pud, PUD_SIZE, (va, next), flags, pages) {
+                break;
+            }
+            va = next;
+            continue;
+        }
         let next = pmd_addr_end(va, end);
         let Some(pmdp) = mm.pt.pmd_offset(id, va) else { break };
         let pmd = mm.pt.pmdp_get(pmdp);
@@ -795,7 +979,7 @@ fn gup_fast<P: Platform>(
             break;
         }
         let whole = match pmd.is_leaf() {
-            true => gup_fast_pmd_leaf(mm, pmdp, pmd, va, next, flags, pages),
+            true => gup_fast_pmd_leaf(mm, pmd, (va, next), flags, pages),
             false => gup_fast_pte_range(mm, pmdp, va, next, flags, pages),
         };
         if !whole {
@@ -809,10 +993,8 @@ fn gup_fast<P: Platform>(
 /// Returns whether the whole range was taken. Source: Linux mm/gup.c `gup_fast_pmd_leaf()`.
 fn gup_fast_pmd_leaf<P: Platform>(
     mm: &mut Mm<P>,
-    pmdp: Pmdp,
     pmd: Pmd<P::Arch>,
-    va: VirtAddr,
-    end: VirtAddr,
+    range: (VirtAddr, VirtAddr),
     flags: Foll,
     pages: &mut Vec<Pfn>,
 ) -> bool {
@@ -820,13 +1002,29 @@ fn gup_fast_pmd_leaf<P: Platform>(
         return false;
     }
     mm.fentry(Event::FnGupFastPmdLeaf);
-    if pmd.is_special() || (flags.contains(Foll::WRITE) && !pmd.is_write()) {
+    gup_fast_leaf(mm, pmd, PMD_SIZE, range, flags, pages)
+}
+
+/// A leaf of `bytes`: one reference or pin for all of its pages in the range.
+/// Source: Linux mm/gup.c `gup_fast_pmd_leaf()`, `gup_fast_pud_leaf()`.
+fn gup_fast_leaf<P: Platform>(
+    mm: &mut Mm<P>,
+    leaf: Pmd<P::Arch>,
+    bytes: u64,
+    (va, end): (VirtAddr, VirtAddr),
+    flags: Foll,
+    pages: &mut Vec<Pfn>,
+) -> bool {
+    let refused = flags.contains(Foll::WRITE) && !leaf.is_write();
+    if !leaf.is_present() || leaf.is_protnone() || leaf.is_special() || refused {
         return false;
     }
-    let page = pmd.pfn().add(va.vpn().get() - pmdp.va.vpn().get());
+    let page = leaf.pfn().add(va.vpn().get() % (bytes / PAGE_SIZE));
     let refs = NrPages::covering(end.bytes_since(va)).get();
     let Some(folio) = try_grab_folio_fast(mm, page, refs, flags) else { return false };
-    if !pmd.is_write() && gup_must_unshare(mm, flags, folio.pfn, None) {
+    if !gup_fast_folio_allowed(mm, folio, flags)
+        || (!leaf.is_write() && gup_must_unshare(mm, flags, folio.pfn, None))
+    {
         gup_put_folio(mm, folio, refs, flags);
         return false;
     }
@@ -880,8 +1078,11 @@ fn gup_fast_pte<P: Platform>(mm: &mut Mm<P>, at: Ptep, flags: Foll) -> Option<Pf
     Some(page)
 }
 
-/// Source: Linux mm/gup.c `gup_fast_folio_allowed()`: a long-term writer must not bypass the
-/// dirty tracking of a file system, and no file here tracks.
-fn gup_fast_folio_allowed<P: Platform>(_: &Mm<P>, _: Folio, _: Foll) -> bool {
-    true
+/// A long-term writer must not bypass the dirty tracking of a file system; what is in memory only
+/// has none. Source: Linux mm/gup.c `gup_fast_folio_allowed()`.
+fn gup_fast_folio_allowed<P: Platform>(mm: &Mm<P>, folio: Folio, flags: Foll) -> bool {
+    let in_memory = PageFlags::HUGETLB | PageFlags::ANON | PageFlags::SWAPBACKED;
+    !mm.pt.kernel.gup_longterm_file_refused
+        || !flags.contains(Foll::PIN | Foll::LONGTERM | Foll::WRITE)
+        || mm.pt.pages.page(folio.pfn).flags.intersects(in_memory)
 }

@@ -2,8 +2,9 @@
 //!
 //! One file per Linux file, functions named as there, so that a reader can hold both open:
 //! `memory` (faults, COW, zap), `fork` (copying), `gup`, `gup_test`, `mmap`, `mprotect`, `mremap`,
-//! `madvise`, `mlock`, `mseal`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`, `khugepaged`, `migrate`, `mmu_gather`, `page_alloc`,
-//! `filemap`; ours are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and `validate`.
+//! `madvise`, `mlock`, `mseal`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`,
+//! `khugepaged`, `migrate`, `mmu_gather`, `page_alloc`, `filemap`, `hugetlb`, `debug`; ours are `folio`,
+//! `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and `validate`.
 //!
 //! [`Mm`] is the whole memory manager: every address space, all of RAM. Algorithms touch page
 //! tables only through [`arch::Pt`], which counts; [`Mm::enter`] attributes what is counted to
@@ -13,6 +14,7 @@
 
 #![expect(clippy::cast_possible_truncation, reason = "frame numbers and mapcounts fit 32 bits")]
 
+mod debug;
 mod errno;
 mod filemap;
 mod folio;
@@ -20,6 +22,7 @@ mod fork;
 mod gup;
 mod gup_test;
 mod huge_memory;
+mod hugetlb;
 mod khugepaged;
 mod madvise;
 mod memory;
@@ -42,12 +45,13 @@ mod validate;
 mod vma;
 mod vmscan;
 
-pub use arch::MmId;
+pub use arch::{HugeSize, MmId};
 pub use errno::Errno;
 pub use filemap::FileId;
 pub use folio::Folio;
 pub use gup::Foll;
 pub use gup_test::{GupTest, GupTestCommand, GupTestPages};
+pub use hugetlb::{HugePool, ResvId};
 pub use khugepaged::Khugepaged;
 pub use madvise::advice;
 pub use memory::{Access, FaultSignal};
@@ -108,6 +112,7 @@ pub struct Mm<P: Platform> {
     swap: swap::Swap,
     ubc: rmap::Ubc,
     files: filemap::Files,
+    hugetlb: hugetlb::Hugetlb,
     /// Page tables kept for the split of a PMD leaf.
     deposited: BTreeMap<(MmId, VirtAddr), PhysAddr>,
     deferred_split: BTreeSet<Pfn>,
@@ -177,6 +182,7 @@ impl<P: Platform> Mm<P> {
             swap: swap::Swap::new(NrPages::covering(config.swap_bytes).get()),
             ubc: rmap::Ubc::default(),
             files: filemap::Files::default(),
+            hugetlb: hugetlb::Hugetlb::new(<P::Arch as arch::Arch>::HUGE_SIZES),
             deposited: BTreeMap::new(),
             deferred_split: BTreeSet::new(),
             zero_page,
@@ -222,6 +228,7 @@ impl<P: Platform> Mm<P> {
             swap_free: self.swap.free(),
             anon: self.mms.iter().map(|ms| ms.rss.anon).sum(),
             page_tables: self.mms.iter().map(|ms| ms.pgtables).sum(),
+            shmem: self.shmem_pages(),
         }
     }
 }

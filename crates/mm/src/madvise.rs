@@ -7,7 +7,7 @@ use crate::mmu_gather::MmuGather;
 use crate::mseal::can_modify_vma_madv;
 use crate::pte_batch::Fpb;
 use crate::vma::{VmFlags, VmaId};
-use crate::{Mm, huge_memory, memory, vmscan};
+use crate::{Mm, huge_memory, hugetlb, memory, vmscan};
 use arch::{ClearYoungDirty, MmId, Platform, Pmdp, Pte, Ptep, SwapApi, Teardown};
 use events::{Event, Op};
 use phys::PageFlags;
@@ -135,6 +135,10 @@ impl<P: Platform> Mm<P> {
         let vma = *self.vma(id);
         can_modify_vma_madv(&vma, advice)?;
         let anon_private = vma.is_anonymous() && !vma.flags.contains(VmFlags::SHARED);
+        let dontneed = matches!(advice, advice::DONTNEED | advice::DONTNEED_LOCKED);
+        if !vma.may_split(start) || !(dontneed || vma.may_split(end)) {
+            return Err(Errno::EINVAL);
+        }
         match advice {
             advice::NORMAL | advice::RANDOM | advice::SEQUENTIAL | advice::WILLNEED => Ok(()),
             advice::COLLAPSE => self.madvise_collapse(id, start, end),
@@ -262,8 +266,16 @@ impl<P: Platform> Mm<P> {
         let mm = &mut *self.enter(Op::MadviseDontneed);
         let owner = mm.vma(id).mm;
         let mut gather = MmuGather::new(owner, Teardown::Partial);
-        let reclaim = memory::Reclaim::EmptyTables;
-        memory::unmap_page_range(mm, &mut gather, id, start, end, reclaim);
+        match mm.vma(id).huge {
+            Some(size) => {
+                let end = end.align_down(size.bytes());
+                hugetlb::unmap_hugepage_range(mm, &mut gather, id, size, start, end);
+            }
+            None => {
+                let reclaim = memory::Reclaim::EmptyTables;
+                memory::unmap_page_range(mm, &mut gather, id, start, end, reclaim);
+            }
+        }
         gather.finish(mm);
     }
 

@@ -9,7 +9,7 @@ use crate::mmu_gather::{MmuGather, Room};
 use crate::pte_batch::Fpb;
 use crate::rmap::Exclusive;
 use crate::vma::{VmFlags, Vma, VmaId};
-use crate::{Mm, huge_memory};
+use crate::{Mm, huge_memory, hugetlb};
 use arch::{
     Arch, FaultAccess, MmId, Platform, Pmdp, Prot, Pte, PteFormat, Ptep, Softleaf, SoftleafKind,
     SwapApi, Table, TableLevel, Teardown,
@@ -40,6 +40,14 @@ pub enum FaultSignal {
     Bus,
     /// SIGKILL by the OOM killer.
     OutOfMemory,
+}
+
+/// The counters of resident pages (MM_ANONPAGES, MM_FILEPAGES, MM_SHMEMPAGES).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RssKind {
+    Anon,
+    File,
+    Shmem,
 }
 
 /// A fault being served (`struct vm_fault`).
@@ -102,10 +110,23 @@ impl<P: Platform> Mm<P> {
         rss.anon = rss.anon.wrapping_add_signed(nr);
     }
 
-    pub(crate) fn add_rss_file(&mut self, mm: MmId, nr: i64) {
+    /// Which counter the pages of a folio belong to (`mm_counter()`).
+    pub(crate) fn rss_kind(&self, folio: Folio) -> RssKind {
+        let flags = self.pt.pages.page(folio.pfn).flags;
+        match (flags.contains(PageFlags::ANON), flags.contains(PageFlags::SWAPBACKED)) {
+            (true, _) => RssKind::Anon,
+            (false, true) => RssKind::Shmem,
+            (false, false) => RssKind::File,
+        }
+    }
+
+    /// Counts `nr` pages of a folio from the page cache.
+    pub(crate) fn add_rss_file(&mut self, mm: MmId, folio: Folio, nr: i64) {
         self.pt.count(Event::MmCounterUpdate, 1);
+        let kind = self.rss_kind(folio);
         let rss = &mut self.mm_mut(mm).rss;
-        rss.file = rss.file.wrapping_add_signed(nr);
+        let counter = if kind == RssKind::Shmem { &mut rss.shmem } else { &mut rss.file };
+        *counter = counter.wrapping_add_signed(nr);
     }
 
     pub(crate) fn add_rss_swapents(&mut self, mm: MmId, nr: i64) {
@@ -121,8 +142,20 @@ impl<P: Platform> Mm<P> {
 
     /// `pmd_alloc()`: the PMD entry for `va`, with the tables above it.
     pub(crate) fn pmd_alloc(&mut self, id: MmId, va: VirtAddr) -> Option<Pmdp> {
+        let levels = &[TableLevel::Pgd, TableLevel::Pud];
+        let slot = TableLevel::Pmd.slot(self.tables_alloc(id, va, levels)?, va);
+        Some(Pmdp { slot, va: va.align_down(PMD_SIZE), mm: id })
+    }
+
+    /// `pud_alloc()`: where the PUD entry for `va` is, with the table above it.
+    pub(crate) fn pud_alloc(&mut self, id: MmId, va: VirtAddr) -> Option<PhysAddr> {
+        Some(TableLevel::Pud.slot(self.tables_alloc(id, va, &[TableLevel::Pgd])?, va))
+    }
+
+    /// The table that the entries of `levels` for `va` lead to; `None` when memory has run out.
+    fn tables_alloc(&mut self, id: MmId, va: VirtAddr, levels: &[TableLevel]) -> Option<PhysAddr> {
         let mut table = self.pt.root(id);
-        for level in [TableLevel::Pgd, TableLevel::Pud] {
+        for &level in levels {
             let slot = level.slot(table, va);
             table = match self.pt.table_at(slot) {
                 Table::Next(next) => next,
@@ -135,8 +168,7 @@ impl<P: Platform> Mm<P> {
                 }
             };
         }
-        let slot = TableLevel::Pmd.slot(table, va);
-        Some(Pmdp { slot, va: va.align_down(PMD_SIZE), mm: id })
+        Some(table)
     }
 
     /// `pte_alloc()`: the PTE for `va`, with its table; `None` when memory has run out.
@@ -168,6 +200,9 @@ pub(crate) fn handle_mm_fault<P: Platform>(
     let mm = &mut *mm.enter(Op::HandleMmFault);
     let vma = *mm.vma(id);
     let va = va.align_down(PAGE_SIZE);
+    if let Some(size) = vma.huge {
+        return hugetlb::hugetlb_fault(mm, id, size, va, access);
+    }
     let pmdp = mm.pmd_alloc(vma.mm, va).ok_or(FaultSignal::OutOfMemory)?;
     let pmd = mm.pt.pmdp_get(pmdp);
     if pmd.is_none() && vma.is_anonymous() && mm.thp.anon_pmd(&vma, va) {
@@ -654,7 +689,7 @@ fn wp_page_copy_held<P: Platform>(
     }
     match old {
         Some(folio) if !mm.folio_test(folio, PageFlags::ANON) => {
-            mm.add_rss_file(vmf.vma.mm, -1);
+            mm.add_rss_file(vmf.vma.mm, folio, -1);
             mm.add_rss_anon(vmf.vma.mm, 1);
         }
         Some(_) => {}
@@ -731,7 +766,7 @@ fn finish_file_fault<P: Platform>(
     }
     mm.folio_ref_add(page, 1);
     mm.add_mapcounts(page, page.pfn, NrPages::ONE);
-    mm.add_rss_file(vmf.vma.mm, 1);
+    mm.add_rss_file(vmf.vma.mm, page, 1);
     mm.pt.set_pte_at(at, entry);
     Ok(())
 }
@@ -761,7 +796,7 @@ fn do_fault_around<P: Platform>(mm: &mut Mm<P>, vmf: &VmFault, at: Ptep) {
             };
             mm.folio_ref_add(page, 1);
             mm.add_mapcounts(page, page.pfn, NrPages::ONE);
-            mm.add_rss_file(vmf.vma.mm, 1);
+            mm.add_rss_file(vmf.vma.mm, page, 1);
             mm.pt.set_pte_at(here, entry);
         }
         va = va.wrapping_add(PAGE_SIZE);
@@ -778,7 +813,10 @@ pub(crate) fn unmap_region<P: Platform>(mm: &mut Mm<P>, gather: &mut MmuGather, 
     }
     for &id in ids {
         let vma = *mm.vma(id);
-        unmap_page_range(mm, gather, id, vma.start, vma.end, Reclaim::KeepTables);
+        match vma.huge {
+            Some(size) => hugetlb::unmap_hugepage_range(mm, gather, id, size, vma.start, vma.end),
+            None => unmap_page_range(mm, gather, id, vma.start, vma.end, Reclaim::KeepTables),
+        }
     }
 }
 
@@ -968,7 +1006,7 @@ fn zap_present_ptes<P: Platform>(
         if old.is_dirty() {
             mm.folio_set(folio, PageFlags::DIRTY);
         }
-        mm.add_rss_file(at.mm, -n);
+        mm.add_rss_file(at.mm, folio, -n);
     }
     gather.remove_tlb_entries(at.va, nr);
     mm.folio_remove_rmap_ptes(folio, pte.pfn(), nr);

@@ -7,7 +7,7 @@ use crate::filemap::FileId;
 use crate::mmu_gather::MmuGather;
 use crate::vma::{Mdwe, MmStruct, Rss, VmFlags, VmProt, Vma, VmaId};
 use crate::{Mm, memory};
-use arch::{Arch, MmId, Platform, Teardown};
+use arch::{Arch, HugeSize, MmId, Platform, Teardown};
 use std::collections::BTreeMap;
 use units::{PAGE_SIZE, PMD_SIZE, VirtAddr};
 
@@ -53,6 +53,8 @@ pub enum Backing {
     Anonymous,
     /// Zeroes of `/dev/zero`: anonymous memory that is placed as a file.
     ZeroDevice,
+    /// Zeroes in huge pages (MAP_HUGETLB).
+    HugePages(HugeSize),
     /// A file, from `offset` bytes on.
     File {
         /// The file.
@@ -77,7 +79,12 @@ const STACK_GAP: u64 = 128 << 20;
 
 /// Length in whole pages, or EINVAL/ENOMEM as mmap and munmap answer.
 pub(crate) fn page_align(len: u64) -> Option<u64> {
-    Some(len.checked_add(PAGE_SIZE - 1)? & !(PAGE_SIZE - 1))
+    align_up(len, PAGE_SIZE)
+}
+
+/// Length in whole units, a power of two.
+fn align_up(len: u64, unit: u64) -> Option<u64> {
+    Some(len.checked_add(unit - 1)? & !(unit - 1))
 }
 
 impl<P: Platform> Mm<P> {
@@ -101,6 +108,7 @@ impl<P: Platform> Mm<P> {
             mdwe: Mdwe::empty(),
             rss: Rss::default(),
             hiwater_rss: 0,
+            hugetlb_usage: 0,
             total_vm: 0,
             pgtables: 1,
             tlb_batch_pending: 0,
@@ -175,6 +183,9 @@ impl<P: Platform> Mm<P> {
                 id
             }
         };
+        if let Some(file) = vma.file {
+            self.file_get(file);
+        }
         let ms = self.mm_mut(vma.mm);
         ms.tree.insert(vma.start, id);
         ms.total_vm += vma.pages().get();
@@ -188,6 +199,10 @@ impl<P: Platform> Mm<P> {
         ms.tree.remove(&vma.start);
         ms.total_vm -= vma.pages().get();
         self.free_vmas.push(id);
+        self.hugetlb_vm_op_close(&vma);
+        if let Some(file) = vma.file {
+            self.file_put(file);
+        }
     }
 
     /// `split_vma()`: the part from `at` on becomes a VMA of its own, returned.
@@ -203,6 +218,7 @@ impl<P: Platform> Mm<P> {
             memory::split_huge_pmd_address(self, whole.mm, at);
         }
         let new = self.insert_vma(tail);
+        self.hugetlb_vm_op_open(&tail);
         self.clone_anon_vmas(id, new);
         new
     }
@@ -247,7 +263,9 @@ impl<P: Platform> Mm<P> {
             (Some(x), Some(y)) => x == y,
             _ => true,
         };
-        a.flags == b.flags
+        // What may not grow is not merged (VM_SPECIAL).
+        !a.flags.contains(VmFlags::DONTEXPAND)
+            && a.flags == b.flags
             && a.file == b.file
             && anon
             && a.end == b.start
@@ -305,12 +323,10 @@ impl<P: Platform> Mm<P> {
         {
             return Err(Errno::EINVAL);
         }
-        if flags.contains(MapFlags::HUGETLB) {
-            // FIDELITY: no-hugetlb MAP_HUGETLB finds empty pools
-            return Err(Errno::ENOMEM);
-        }
-        let len =
-            page_align(len).filter(|&l| l <= P::Arch::TASK_SIZE.get()).ok_or(Errno::ENOMEM)?;
+        let huge = self.huge_size_of(backing);
+        let len = align_up(len, huge.map_or(PAGE_SIZE, HugeSize::bytes))
+            .filter(|&l| l <= P::Arch::TASK_SIZE.get())
+            .ok_or(Errno::ENOMEM)?;
         let at = self.mmap_address(mm, addr, len, flags, backing)?;
         let end = at.checked_add(len).ok_or(Errno::ENOMEM)?;
         if self.mm_struct(mm).tree.len() >= MAX_MAP_COUNT {
@@ -325,15 +341,66 @@ impl<P: Platform> Mm<P> {
         }
         if !self.vmas_in(mm, at, end).is_empty() {
             self.can_modify(mm, at, end)?;
+            self.check_split(mm, at, end)?;
             self.do_munmap(mm, at, end);
         }
-        let id = self.insert_vma(vma);
+        let id = self.map_new_vma(mm, (at, end), prot, flags, backing)?;
         self.merge_vma(id);
         if flags.contains(MapFlags::POPULATE) || vma.flags.contains(VmFlags::LOCKED) {
             // mm_populate() ignores failure.
             let _ = self.mm_populate(mm, at, end);
         }
         Ok(at)
+    }
+
+    /// The size of the pages that a mapping would have, if they are huge pages.
+    fn huge_size_of(&self, backing: Backing) -> Option<HugeSize> {
+        match backing {
+            Backing::HugePages(size) => Some(size),
+            Backing::File { file, .. } => self.file_huge_size(file),
+            Backing::Anonymous | Backing::ZeroDevice => None,
+        }
+    }
+
+    /// Makes the VMA, with a file of its own where memory is shared or made of huge pages.
+    /// Source: Linux mm/shmem.c `shmem_zero_setup()`, fs/hugetlbfs/inode.c
+    /// `hugetlb_file_setup()`, `hugetlbfs_file_mmap()`.
+    ///
+    /// # Errors
+    /// ENOMEM if a pool of huge pages cannot cover the mapping, EINVAL for a place in its file
+    /// that is no multiple of its pages.
+    fn map_new_vma(
+        &mut self,
+        mm: MmId,
+        (start, end): (VirtAddr, VirtAddr),
+        prot: VmProt,
+        flags: MapFlags,
+        backing: Backing,
+    ) -> Result<VmaId, Errno> {
+        let len = end.bytes_since(start);
+        let own = match backing {
+            Backing::HugePages(size) => {
+                Some(self.hugetlb_file_create("/anon_hugepage (deleted)", size, len))
+            }
+            _ => None,
+        };
+        let backing = own.map_or(backing, |file| Backing::File { file, offset: 0 });
+        let mut vma = self.new_vma(mm, start, end, prot, flags, backing);
+        if let Some(size) = self.huge_size_of(backing) {
+            vma.huge = Some(size);
+            vma.flags |= VmFlags::HUGETLB | VmFlags::DONTEXPAND;
+        }
+        let aligned = vma.huge.is_none_or(|size| vma.pgoff.is_multiple_of(size.order().pages()));
+        let reserved = match aligned {
+            true => self.hugetlb_reserve_pages(&mut vma),
+            false => Err(Errno::EINVAL),
+        };
+        let id = reserved.map(|()| self.insert_vma(vma));
+        if let Some(file) = own {
+            // From here on the mapping holds it.
+            self.file_put(file);
+        }
+        id
     }
 
     pub(crate) fn mmap_address(
@@ -346,8 +413,10 @@ impl<P: Platform> Mm<P> {
     ) -> Result<VirtAddr, Errno> {
         let top = P::Arch::TASK_SIZE;
         let fits = |at: VirtAddr| at.checked_add(len).is_some_and(|end| end <= top);
+        let huge = self.huge_size_of(backing);
+        let unit = huge.map_or(PAGE_SIZE, HugeSize::bytes);
         if flags.intersects(MapFlags::FIXED | MapFlags::FIXED_NOREPLACE) {
-            if !addr.is_aligned(PAGE_SIZE) {
+            if !addr.is_aligned(unit) {
                 return Err(Errno::EINVAL);
             }
             if !fits(addr) {
@@ -362,7 +431,11 @@ impl<P: Platform> Mm<P> {
             }
             return Ok(addr);
         }
-        let hint = addr.align_down(PAGE_SIZE);
+        let hint = match huge {
+            // hugetlb_get_unmapped_area() rounds up.
+            Some(_) => addr.checked_align_up(unit).unwrap_or(addr.align_down(unit)),
+            None => addr.align_down(PAGE_SIZE),
+        };
         if hint.get() >= MMAP_MIN_ADDR
             && fits(hint)
             && self.vmas_in(mm, hint, hint.wrapping_add(len)).is_empty()
@@ -372,7 +445,7 @@ impl<P: Platform> Mm<P> {
         let anonymous = match backing {
             Backing::Anonymous => true,
             Backing::ZeroDevice => self.pt.kernel.zero_device_aligned,
-            Backing::File { .. } => false,
+            Backing::File { .. } | Backing::HugePages(_) => false,
         };
         if anonymous
             && len >= PMD_SIZE
@@ -381,7 +454,7 @@ impl<P: Platform> Mm<P> {
         {
             return Ok(at);
         }
-        self.get_unmapped_area(mm, len, PAGE_SIZE)
+        self.get_unmapped_area(mm, len, unit)
     }
 
     fn new_vma(
@@ -396,7 +469,7 @@ impl<P: Platform> Mm<P> {
         let mut flags = prot.vm_flags() | VmFlags::MAYREAD | VmFlags::MAYWRITE | VmFlags::MAYEXEC;
         flags |= self.mm_struct(mm).def_flags;
         for (from, to) in [
-            (MapFlags::SHARED, VmFlags::SHARED),
+            (MapFlags::SHARED, VmFlags::SHARED | VmFlags::MAYSHARE),
             (MapFlags::GROWSDOWN, VmFlags::GROWSDOWN),
             (MapFlags::LOCKED, VmFlags::LOCKED),
             (MapFlags::NORESERVE, VmFlags::NORESERVE),
@@ -407,10 +480,12 @@ impl<P: Platform> Mm<P> {
             }
         }
         let (file, pgoff) = match backing {
-            Backing::Anonymous | Backing::ZeroDevice => (None, start.vpn().get()),
+            Backing::Anonymous | Backing::ZeroDevice | Backing::HugePages(_) => {
+                (None, start.vpn().get())
+            }
             Backing::File { file, offset } => (Some(file), offset / PAGE_SIZE),
         };
-        Vma { mm, start, end, flags, pgoff, file, anon_vma: None }
+        Vma { mm, start, end, flags, pgoff, file, anon_vma: None, huge: None, resv: None }
     }
 
     /// `munmap()`.
@@ -425,6 +500,7 @@ impl<P: Platform> Mm<P> {
             return Err(Errno::EINVAL);
         }
         self.can_modify(mm, addr, end)?;
+        self.check_split(mm, addr, end)?;
         self.do_munmap(mm, addr, end);
         Ok(())
     }

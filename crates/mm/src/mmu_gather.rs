@@ -4,7 +4,7 @@
 //! Source: Linux mm/mmu_gather.c, include/asm-generic/tlb.h.
 
 use crate::{Mm, Page};
-use arch::{Arch, GatherFlush, MmId, Platform, TableLevel, Teardown};
+use arch::{Arch, GatherFlush, HugeSize, MmId, Platform, TableLevel, Teardown};
 use events::{Event, Op};
 use units::{NrPages, PAGE_SIZE, PhysAddr, Reach, VirtAddr};
 
@@ -32,6 +32,7 @@ pub(crate) struct MmuGather {
     end: VirtAddr,
     cleared_ptes: bool,
     cleared_pmds: bool,
+    cleared_puds: bool,
     freed_tables: bool,
     batch_entries: u64,
     batch_max: u64,
@@ -50,6 +51,7 @@ impl MmuGather {
             end: VirtAddr::ZERO,
             cleared_ptes: false,
             cleared_pmds: false,
+            cleared_puds: false,
             freed_tables: false,
             batch_entries: 0,
             batch_max: BUNDLE,
@@ -74,6 +76,29 @@ impl MmuGather {
     pub(crate) fn remove_pmd_tlb_entry(&mut self, at: VirtAddr) {
         self.adjust_range(at, units::PMD_SIZE);
         self.cleared_pmds = true;
+    }
+
+    /// `tlb_remove_huge_tlb_entry()`: a huge page of hugetlb.
+    pub(crate) fn remove_huge_tlb_entry(&mut self, at: VirtAddr, size: HugeSize) {
+        self.adjust_range(at, size.bytes());
+        match size.entry_reach() {
+            Reach::G1 => self.cleared_puds = true,
+            Reach::M2 => self.cleared_pmds = true,
+            _ => self.cleared_ptes = true,
+        }
+    }
+
+    /// `tlb_get_unmap_shift()`: the smallest cleared level.
+    fn stride(&self) -> Reach {
+        if self.cleared_ptes {
+            Reach::K4
+        } else if self.cleared_pmds {
+            Reach::M2
+        } else if self.cleared_puds {
+            Reach::G1
+        } else {
+            Reach::K4
+        }
     }
 
     /// `tlb_flush_pte_range()` for a changed protection.
@@ -118,7 +143,7 @@ impl MmuGather {
     }
 
     fn is_empty(&self) -> bool {
-        !(self.freed_tables || self.cleared_ptes || self.cleared_pmds)
+        !(self.freed_tables || self.cleared_ptes || self.cleared_pmds || self.cleared_puds)
     }
 
     /// `tlb_flush_mmu_tlbonly()`.
@@ -130,7 +155,7 @@ impl MmuGather {
         let flush = GatherFlush {
             start: self.start,
             end: self.end,
-            stride: if self.cleared_ptes || !self.cleared_pmds { Reach::K4 } else { Reach::M2 },
+            stride: self.stride(),
             freed_tables: self.freed_tables,
             teardown: self.teardown,
         };
@@ -140,7 +165,8 @@ impl MmuGather {
         }
         self.start = VirtAddr::new(u64::MAX);
         self.end = VirtAddr::ZERO;
-        (self.cleared_ptes, self.cleared_pmds, self.freed_tables) = (false, false, false);
+        (self.cleared_ptes, self.cleared_pmds, self.cleared_puds) = (false, false, false);
+        self.freed_tables = false;
     }
 
     /// `tlb_flush_mmu()`: flush, then free tables and pages.

@@ -7,7 +7,7 @@ use crate::mmu_gather::MmuGather;
 use crate::mseal::can_modify_vma;
 use crate::pte_batch::Fpb;
 use crate::vma::{VmFlags, VmProt, Vma, VmaId};
-use crate::{Mm, huge_memory, memory};
+use crate::{Mm, huge_memory, hugetlb, memory};
 use arch::{Arch, MmId, Platform, Pmdp, Pte, PteFormat, Ptep, Teardown};
 use events::{Event, Op};
 use phys::PageFlags;
@@ -34,6 +34,7 @@ impl<P: Platform> Mm<P> {
         if len == 0 {
             return Ok(());
         }
+        self.check_split(mm, start, end)?;
         let mut gather = MmuGather::new(mm, Teardown::Partial);
         let mut at = start;
         let mut result = Ok(());
@@ -82,7 +83,10 @@ fn mprotect_fixup<P: Platform>(
     let part = mm.isolate_range(old.mm, start, end);
     for id in part {
         mm.vmas[id.index()].flags = flags;
-        change_protection(mm, gather, id);
+        match old.huge {
+            Some(size) => hugetlb::hugetlb_change_protection(mm, id, size),
+            None => change_protection(mm, gather, id),
+        }
         mm.merge_vma(id);
     }
 }

@@ -7,7 +7,7 @@ use crate::mmap::{Backing, MAX_MAP_COUNT, MapFlags, page_align};
 use crate::mseal::can_modify_vma;
 use crate::pte_batch::Fpb;
 use crate::vma::{VmFlags, Vma, VmaId};
-use crate::{Mm, huge_memory, memory};
+use crate::{Mm, huge_memory, hugetlb, memory};
 use arch::{Arch, FlushRange, LeafOnly, MmId, Platform, Pmdp, Pte, Ptep, TableLevel};
 use events::{Event, Op};
 use units::{NrPages, PAGE_SIZE, PMD_SIZE, Reach, VirtAddr};
@@ -71,6 +71,16 @@ impl<P: Platform> Mm<P> {
         let old_len = page_align(old_len).unwrap_or(0);
         let new_len = page_align(new_len).filter(|&len| len > 0).ok_or(Errno::EINVAL)?;
         let vma = self.vma_lookup(mm, addr).ok_or(Errno::EFAULT)?;
+        let (mut old_len, mut new_len) = (old_len, new_len);
+        if let Some(size) = self.vma(vma).huge {
+            // No growing: reservations cannot be split.
+            let align = |len: u64| len.div_ceil(size.bytes()) * size.bytes();
+            (old_len, new_len) = (align(old_len), align(new_len));
+            let aligned = |va: VirtAddr| va.is_aligned(size.bytes());
+            if !aligned(addr) || !aligned(new_addr) || new_len > old_len {
+                return Err(Errno::EINVAL);
+            }
+        }
         let remap = Remap { mm, addr, old_len, new_len, flags };
         if flags.intersects(MremapFlags::FIXED | MremapFlags::DONTUNMAP) {
             return self.mremap_to(remap, new_addr);
@@ -113,6 +123,7 @@ impl<P: Platform> Mm<P> {
         let fixed = flags.contains(MremapFlags::FIXED);
         if fixed {
             self.can_modify(mm, new_addr, new_end)?;
+            self.check_split(mm, new_addr, new_end)?;
             self.do_munmap(mm, new_addr, new_end);
         }
         if old_len > new_len {
@@ -138,7 +149,13 @@ impl<P: Platform> Mm<P> {
         if remap.old_len == 0 && !vma.flags.contains(VmFlags::SHARED) {
             return Err(Errno::EINVAL);
         }
-        if remap.old_len > vma.end.bytes_since(remap.addr) {
+        let fixed_size = vma.flags.contains(VmFlags::DONTEXPAND);
+        if fixed_size && remap.flags.contains(MremapFlags::DONTUNMAP) {
+            return Err(Errno::EINVAL);
+        }
+        if remap.old_len > vma.end.bytes_since(remap.addr)
+            || (fixed_size && remap.new_len > remap.old_len)
+        {
             return Err(Errno::EFAULT);
         }
         let pgoff = vma.pgoff_of(remap.addr);
@@ -188,6 +205,11 @@ impl<P: Platform> Mm<P> {
 
     /// Source: Linux mm/mremap.c `move_vma()`, mm/vma.c `copy_vma()`.
     fn move_vma(&mut self, id: VmaId, remap: &Remap, to: VirtAddr) -> Result<VirtAddr, Errno> {
+        // Reservations go with what is moved, so that must be a VMA of its own.
+        let id = match self.vma(id).resv {
+            Some(_) => self.isolate_range(remap.mm, remap.addr, remap.old_end())[0],
+            None => id,
+        };
         let old = *self.vma(id);
         if self.mm_struct(remap.mm).tree.len() + 3 >= MAX_MAP_COUNT {
             return Err(Errno::ENOMEM);
@@ -205,9 +227,12 @@ impl<P: Platform> Mm<P> {
         if moved < len {
             // What was moved goes back, and the new mapping away.
             move_page_tables(self, new, to, id, from, moved);
+            self.vmas[new.index()].resv = None;
             self.do_munmap(remap.mm, to, end);
             return Err(Errno::ENOMEM);
         }
+        // clear_vma_resv_huge_pages(): the new VMA has taken them over.
+        self.vmas[id.index()].resv = None;
         if remap.flags.contains(MremapFlags::DONTUNMAP) {
             self.vmas[id.index()].flags.remove(VmFlags::LOCKED | VmFlags::LOCKONFAULT);
             if old.start == from && old.end == remap.old_end() {
@@ -254,6 +279,9 @@ fn move_page_tables<P: Platform>(
     }
     let mm = &mut *mm.enter(Op::MovePageTables);
     let id = mm.vma(old_vma).mm;
+    if let Some(size) = mm.vma(old_vma).huge {
+        return hugetlb::move_hugetlb_page_tables(mm, id, size, (from, to), len);
+    }
     let (start, old_end) = (from, from.wrapping_add(len));
     let offset = from.get() & (PMD_SIZE - 1);
     let crosses = len > PMD_SIZE - offset;

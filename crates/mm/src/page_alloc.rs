@@ -1,4 +1,5 @@
-//! The page allocator: buddy blocks of order 0 to 10.
+//! The page allocator: buddy blocks of order 0 to 10, and larger ranges of free memory for huge
+//! pages.
 //!
 //! RAM that was never handed out lies above `fresh` and costs no metadata. Free blocks are
 //! chained through `struct page`. Source: Linux mm/page_alloc.c.
@@ -57,7 +58,38 @@ impl<P: Platform> Mm<P> {
                 return Some(pfn);
             }
         }
-        self.rmqueue_fresh(order)
+        self.rmqueue_fresh(order).or_else(|| self.alloc_contig_pages(order))
+    }
+
+    /// A range above the largest block that consists of free blocks.
+    /// Source: Linux mm/page_alloc.c `alloc_contig_pages()`.
+    fn alloc_contig_pages(&mut self, order: Order) -> Option<Pfn> {
+        if order <= Order::MAX {
+            return None;
+        }
+        let step = order.pages();
+        let last = self.buddy.fresh.get() / step;
+        let first = (0..last).map(|i| Pfn::new(i * step)).find(|&at| self.is_free(at, order))?;
+        let mut at = first;
+        while at < first.add(step) {
+            let have = self.pt.pages.page(at).order;
+            self.del_from_free_list(at, have.get());
+            at = at.add(have.pages());
+        }
+        Some(first)
+    }
+
+    /// Whether an aligned range consists of free blocks.
+    fn is_free(&self, first: Pfn, order: Order) -> bool {
+        let mut at = first;
+        while at < first.add(order.pages()) {
+            let page = self.pt.pages.page(at);
+            if !page.flags.contains(PageFlags::BUDDY) {
+                return false;
+            }
+            at = at.add(page.order.pages());
+        }
+        true
     }
 
     /// Takes the block from memory that was never used, giving what alignment skips to the free
@@ -73,6 +105,7 @@ impl<P: Platform> Mm<P> {
                 return Some(fresh);
             }
             let skip = u8::try_from(fresh.get().trailing_zeros()).unwrap_or(0);
+            let skip = skip.min(Order::MAX.get());
             if fresh.get() + (1 << skip) > self.buddy.end.get() {
                 return None;
             }
@@ -88,10 +121,18 @@ impl<P: Platform> Mm<P> {
         }
     }
 
-    /// `free_one_page()`: gives a block back, merging buddies.
+    /// Gives a block back; one above the largest order in parts.
     pub(crate) fn free_block(&mut self, pfn: Pfn, order: Order) {
         self.pt.count(Event::PageFree, 1);
         self.buddy.free += order.pages();
+        let part = order.min(Order::MAX);
+        for i in (0..order.pages()).step_by(part.pages() as usize) {
+            self.free_one_page(pfn.add(i), part);
+        }
+    }
+
+    /// `__free_one_page()`: back on a free list, merging buddies.
+    fn free_one_page(&mut self, pfn: Pfn, order: Order) {
         let (mut pfn, mut order) = (pfn.get(), order.get());
         while order < Order::MAX.get() {
             let buddy = Pfn::new(pfn ^ (1 << order));
@@ -156,6 +197,9 @@ impl<P: Platform> Mm<P> {
 
     /// `free_unref_folio()`: the last reference is gone.
     pub(crate) fn folio_free(&mut self, folio: Folio) {
+        if self.folio_test(folio, PageFlags::HUGETLB) {
+            return self.free_huge_folio(folio);
+        }
         if self.folio_test(folio, PageFlags::LRU) {
             self.lru_del_folio(folio);
         }

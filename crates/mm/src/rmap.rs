@@ -404,7 +404,7 @@ pub(crate) fn try_to_unmap_one<P: Platform>(
                 ttu_anon_lazyfree_folio(mm, folio, &vma, at, pte, nr)?;
             }
         } else {
-            mm.add_rss_file(vma.mm, -nr_i64(nr));
+            mm.add_rss_file(vma.mm, folio, -nr_i64(nr));
             mm.folio_remove_rmap_ptes(folio, pte.pfn(), nr);
             mm.folio_put_refs(folio, nr.get());
         }

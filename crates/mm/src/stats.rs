@@ -65,4 +65,6 @@ pub struct MemInfo {
     pub anon: u64,
     /// PageTables.
     pub page_tables: u64,
+    /// Shmem.
+    pub shmem: u64,
 }

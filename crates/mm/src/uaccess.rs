@@ -4,25 +4,28 @@ use crate::Mm;
 use crate::errno::Errno;
 use crate::memory::{self, Access};
 use crate::vma::VmFlags;
-use arch::{FaultAccess, MmId, Platform, Pte};
+use arch::{FaultAccess, MmId, Platform, Pmd, Pte, TableLevel};
 use events::Sink;
-use units::{PAGE_SIZE, PMD_SIZE, PhysAddr, VirtAddr};
+use units::{PAGE_SIZE, PhysAddr, VirtAddr};
 
 impl<P: Platform> Mm<P> {
     /// Where `va` is in RAM, if the page tables allow `access` by user code right now.
     fn user_translate(&self, mm: MmId, va: VirtAddr, access: Access) -> Option<PhysAddr> {
-        let pmdp = self.pt.pmd_offset(mm, va)?;
-        let pmd = self.pt.pmdp_get(pmdp);
-        let write = access == Access::Write;
-        if pmd.is_leaf() {
-            let ok = pmd.is_present() && !pmd.is_protnone() && (!write || pmd.is_write());
-            let offset = va.get() & (PMD_SIZE - 1);
-            return ok.then(|| pmd.pfn().addr().wrapping_add(offset));
-        }
-        let at = self.pt.pte_offset(pmdp, va)?;
-        let pte = Pte::<P::Arch>::from_raw(self.pt.ram.load_u64(at.slot));
-        let ok = pte.is_present() && !pte.is_protnone() && (!write || pte.is_write());
-        ok.then(|| pte.pfn().addr().wrapping_add(va.page_offset()))
+        let (slot, level) = self.pt.leaf_slot(mm, va)?;
+        let raw = self.pt.ram.load_u64(slot);
+        let (present, protnone, write, pfn) = match level {
+            TableLevel::Pte => {
+                let pte = Pte::<P::Arch>::from_raw(raw);
+                (pte.is_present(), pte.is_protnone(), pte.is_write(), pte.pfn())
+            }
+            _ => {
+                let leaf = Pmd::<P::Arch>::from_raw(raw);
+                (leaf.is_present(), leaf.is_protnone(), leaf.is_write(), leaf.pfn())
+            }
+        };
+        let ok = present && !protnone && (access != Access::Write || write);
+        let offset = va.get() & ((1 << level.shift()) - 1);
+        ok.then(|| pfn.addr().wrapping_add(offset))
     }
 
     /// Whether user code could make `access` at `va` without a fault that the kernel serves.
@@ -63,14 +66,13 @@ impl<P: Platform> Mm<P> {
 
     /// The CPU's store would set the dirty state; the kernel's copy goes through the same PTE.
     fn mark_user_page_dirty(&mut self, mm: MmId, va: VirtAddr) {
-        let Some(pmdp) = self.pt.pmd_offset(mm, va) else { return };
-        let pmd = self.pt.pmdp_get(pmdp);
-        if pmd.is_leaf() {
-            self.pt.hardware_set_dirty(pmdp.slot, pmd.mkyoung().mkdirty().raw());
-        } else if let Some(at) = self.pt.pte_offset(pmdp, va) {
-            let pte = Pte::<P::Arch>::from_raw(self.pt.ram.load_u64(at.slot));
-            self.pt.hardware_set_dirty(at.slot, pte.mkyoung().mkdirty().raw());
-        }
+        let Some((slot, level)) = self.pt.leaf_slot(mm, va) else { return };
+        let raw = self.pt.ram.load_u64(slot);
+        let dirty = match level {
+            TableLevel::Pte => Pte::<P::Arch>::from_raw(raw).mkyoung().mkdirty().raw(),
+            _ => Pmd::<P::Arch>::from_raw(raw).mkyoung().mkdirty().raw(),
+        };
+        self.pt.hardware_set_dirty(slot, dirty);
     }
 
     /// Splits a user range at page boundaries.

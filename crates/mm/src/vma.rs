@@ -1,8 +1,9 @@
 //! Virtual memory areas and the address spaces that they make up.
 
 use crate::filemap::FileId;
+use crate::hugetlb::ResvId;
 use crate::rmap::AnonVmaId;
-use arch::{MmId, VmaProt};
+use arch::{HugeSize, MmId, VmaProt};
 use std::collections::BTreeMap;
 use units::{NrPages, VirtAddr};
 
@@ -24,12 +25,16 @@ bitflags::bitflags! {
         const MAYWRITE = 1 << 5;
         /// VM_MAYEXEC
         const MAYEXEC = 1 << 6;
+        /// VM_MAYSHARE: MAP_SHARED, also of a file that may not be written.
+        const MAYSHARE = 1 << 7;
         /// VM_GROWSDOWN
         const GROWSDOWN = 1 << 8;
         /// VM_LOCKED
         const LOCKED = 1 << 13;
         /// VM_DONTFORK (DONTCOPY)
         const DONTFORK = 1 << 17;
+        /// VM_DONTEXPAND
+        const DONTEXPAND = 1 << 18;
         /// VM_LOCKONFAULT
         const LOCKONFAULT = 1 << 19;
         /// VM_NORESERVE
@@ -56,6 +61,8 @@ bitflags::bitflags! {
         const STACK = 1 << 40;
         /// Named "[heap]" in maps.
         const HEAP = 1 << 41;
+        /// A huge page was taken away for its owner's sake (`HPAGE_RESV_UNMAPPED`).
+        const RESV_UNMAPPED = 1 << 42;
     }
 }
 
@@ -106,6 +113,11 @@ pub struct Vma {
     pub file: Option<FileId>,
     /// Where the anonymous pages of this VMA are found again.
     pub anon_vma: Option<AnonVmaId>,
+    /// The size of its pages, if it maps huge pages of hugetlb (`hstate_vma()`).
+    pub huge: Option<HugeSize>,
+    /// Where the owner of a private mapping of huge pages notes which of its reservations it
+    /// has used.
+    pub resv: Option<ResvId>,
 }
 
 impl Vma {
@@ -170,6 +182,8 @@ pub struct Rss {
     pub anon: u64,
     /// File pages.
     pub file: u64,
+    /// Pages of tmpfs and shared anonymous memory.
+    pub shmem: u64,
     /// Swap entries.
     pub swapents: u64,
 }
@@ -208,6 +222,8 @@ pub struct MmStruct {
     pub rss: Rss,
     /// Most resident pages there ever were.
     pub hiwater_rss: u64,
+    /// Base pages of huge pages that are mapped.
+    pub hugetlb_usage: u64,
     /// Pages mapped by VMAs.
     pub total_vm: u64,
     /// Page-table pages.
@@ -221,6 +237,6 @@ pub struct MmStruct {
 impl MmStruct {
     /// Resident pages.
     pub fn resident(&self) -> u64 {
-        self.rss.anon + self.rss.file
+        self.rss.anon + self.rss.file + self.rss.shmem
     }
 }

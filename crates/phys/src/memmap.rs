@@ -56,7 +56,7 @@ bitflags::bitflags! {
         const HWPOISON = 1 << 21;
         /// The frame may hold something else than zeroes: it was handed out before.
         const DIRTIED = 1 << 22;
-        /// hugetlb folio.
+        /// hugetlb folio; on each of its pages.
         const HUGETLB = 1 << 23;
         /// KSM page.
         const KSM = 1 << 24;
@@ -64,6 +64,8 @@ bitflags::bitflags! {
         const PARTIALLY_MAPPED = 1 << 25;
         /// Reserved: never allocated, never freed (zero page).
         const RESERVED = 1 << 26;
+        /// A hugetlb folio that was promised to a mapping (`hugetlb_restore_reserve`).
+        const RESTORE_RESERVE = 1 << 27;
     }
 }
 

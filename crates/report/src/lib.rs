@@ -1,16 +1,19 @@
-//! The schemas of results, and the text tables that people read.
+//! The schemas of results, and the tables and pages that people read.
 //!
 //! [`RunReport`] (`ptescope.run/1`) is what one run leaves behind, [`StudyRecord`]
 //! (`ptescope.study/1`) one line of a study; [`ExplainReport`] (`ptescope.explain/1`) and
-//! [`ScoreboardReport`] (`ptescope.scoreboard/1`) are what the commands of these names say. Fields stand in alphabetical order, so keys are
+//! [`ScoreboardReport`] (`ptescope.scoreboard/1`) are what the commands of these names say;
+//! [`page`] is the report of a study for people. Fields stand in alphabetical order, so keys are
 //! sorted in what is written; counts are integers; a counter that is absent is 0. Nothing here
 //! knows how a count came about or what it costs.
 
 mod explain;
+pub mod page;
 mod run;
 mod scoreboard;
 mod study;
 mod table;
+mod text;
 
 pub use explain::{ClassTerm, EXPLAIN_SCHEMA, ExplainReport, ExplainedRun, FlipTerm, OpTerm};
 pub use run::{
@@ -22,3 +25,4 @@ pub use scoreboard::{
 };
 pub use study::{Failure, Point, STUDY_SCHEMA, StudyRecord};
 pub use table::{Align, Table, decimal, grouped};
+pub use text::wrap;

@@ -172,6 +172,9 @@ pub struct RunReport {
     pub by_syscall: Vec<SyscallReport>,
     /// How many CPUs the machine had.
     pub cpus: u16,
+    /// The kernel's log, as dmesg(1) shows it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dmesg: Vec<String>,
     /// Counts of everything.
     pub events: EventCounts,
     /// How the guest ended.
@@ -280,6 +283,7 @@ pub(crate) mod tests {
             arch: "arm64".to_owned(),
             by_syscall,
             cpus: 1,
+            dmesg: Vec::new(),
             events: EventCounts::from(&sink.total()),
             exit: Exit { signal: None, status: 0 },
             faults,

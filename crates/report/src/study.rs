@@ -15,14 +15,37 @@ pub struct Point {
     pub args: Vec<String>,
     /// How many CPUs.
     pub cpus: u16,
-    /// Size of the folios in kB.
+    /// The guest's environment: `NAME=VALUE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+    /// Size of the folios in kB, and of no other; 0 leaves them as Linux boots.
     pub folio_kb: u64,
     /// Kernel version and patches.
     pub kernel: String,
     /// Machine preset.
     pub machine: String,
+    /// The limit on instructions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_instructions: Option<u64>,
+    /// Guest RAM in bytes, if it is not the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mem_bytes: Option<u64>,
     /// Path or `@name`.
     pub program: String,
+    /// Seed of everything random.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub seed: u64,
+    /// Fields of kernel and machine that differ: `machine.tlbirange=off`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
+    /// Swap space in bytes, if it is not the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swap_bytes: Option<u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// Why a point has no result.
@@ -43,12 +66,18 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// One line of a study.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// One line of a study: a point, how it ended, and what it takes to repeat it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StudyRecord {
+    /// The command that makes this run alone.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
+    /// Hash of all inputs of the run: the program's bytes, the options, the source of the tool.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub key: String,
     /// Which point of the matrix.
     pub point: Point,
     /// The run, if it came to an end.
@@ -56,6 +85,9 @@ pub struct StudyRecord {
     pub run: Option<RunReport>,
     /// [`STUDY_SCHEMA`].
     pub schema: String,
+    /// Hash of the source that the tool was built from.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
     /// Name of the study.
     pub study: String,
 }
@@ -74,7 +106,12 @@ impl StudyRecord {
     /// # Errors
     /// Text that is no JSON of this schema.
     pub fn from_json_line(line: &str) -> Result<StudyRecord, serde_json::Error> {
-        serde_json::from_str(line)
+        let record: StudyRecord = serde_json::from_str(line)?;
+        if record.schema != STUDY_SCHEMA {
+            let found = format!("schema `{}` is not `{STUDY_SCHEMA}`", record.schema);
+            return Err(serde::de::Error::custom(found));
+        }
+        Ok(record)
     }
 }
 
@@ -84,8 +121,8 @@ mod tests {
     use crate::run::tests::{sample, sorted};
 
     fn record(run: Option<RunReport>, error: Option<Failure>) -> StudyRecord {
-        let study = "pageout".to_owned();
-        StudyRecord { error, point: Point::default(), run, schema: STUDY_SCHEMA.to_owned(), study }
+        let (schema, study) = (STUDY_SCHEMA.to_owned(), "pageout".to_owned());
+        StudyRecord { error, run, schema, study, ..StudyRecord::default() }
     }
 
     #[test]

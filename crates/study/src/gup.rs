@@ -1,12 +1,12 @@
 //! The study `gup`: the two series that changed how far a walk of `get_user_pages()` carries.
 //!
-//! [`points`] is its matrix, [`render`] its tables. Counts are those of the calls of
+//! Its matrix is `studies/gup.toml`, [`render`] its tables. Counts are those of the calls of
 //! `__get_user_pages()` alone, as the published times are; what is published stands beside.
 
-use crate::{Observation, Program, RunRequest, Silent, ThpPolicy, ThpSetting, wrap};
+use crate::{Observation, wrap};
 use cost::{Breakdown, PriceList};
 use events::{Counters, Event};
-use report::{Align, Failure, Point, RunReport, StudyRecord, Table, decimal};
+use report::{Align, StudyRecord, Table, decimal};
 use units::ArchId;
 
 /// The name of the study.
@@ -51,57 +51,6 @@ const SERIES: [Series; 2] = [
         ],
     },
 ];
-
-/// The points: series × machines × folio sizes × kernels.
-pub fn points() -> Vec<Point> {
-    let mut points = Vec::new();
-    for series in &SERIES {
-        for (arch, machine) in MACHINES {
-            for &(folio_kb, _) in series.folios {
-                for kernel in series.kernels {
-                    points.push(Point {
-                        arch: arch.name().to_owned(),
-                        args: series.args.iter().map(|&a| a.to_owned()).collect(),
-                        cpus: 1,
-                        folio_kb,
-                        kernel: kernel.to_owned(),
-                        machine: machine.to_owned(),
-                        program: "@gup_test".to_owned(),
-                    });
-                }
-            }
-        }
-    }
-    points
-}
-
-/// Runs one point, without its output.
-///
-/// # Errors
-/// As [`crate::run`].
-pub fn run_point(point: &Point) -> Result<RunReport, Failure> {
-    let arch = ArchId::parse(&point.arch).ok_or_else(|| Failure {
-        message: format!("unknown architecture `{}`", point.arch),
-        status: crate::status::USAGE,
-    })?;
-    let program = Program::open(&point.program, arch)?;
-    let mut argv = vec![point.program.trim_start_matches('@').to_owned()];
-    argv.extend(point.args.iter().cloned());
-    // Naming any size turns all others off; 4K is the PMD size, off by name.
-    let thp = match point.folio_kb {
-        4 => ThpSetting { kib: 2048, policy: ThpPolicy::Never },
-        kib => ThpSetting { kib, policy: ThpPolicy::Always },
-    };
-    let request = RunRequest {
-        arch: Some(arch),
-        kernel: point.kernel.clone(),
-        machine: Some(point.machine.clone()),
-        cpus: Some(point.cpus),
-        thp: vec![thp],
-        ..RunRequest::new(program, argv)
-    };
-    crate::run(&request, &mut Silent)
-}
 
 /// A row: its label, and what it counts. Lockless reads are counted apart on arm64 only, and
 /// the slow walk makes none.
@@ -260,7 +209,7 @@ mod tests {
 
     #[test]
     fn every_series_has_both_machines_and_both_kernels() {
-        let points = points();
+        let points = crate::Study::open(NAME).and_then(|study| study.points()).expect("built in");
         let sizes: usize = SERIES.iter().map(|s| s.folios.len()).sum();
         assert_eq!(points.len(), sizes * 4);
         assert!(points.iter().all(|p| p.program == "@gup_test"));

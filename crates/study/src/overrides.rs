@@ -30,11 +30,15 @@ switches! {
     fork_copies_tlb_batch
     gup_batch_own_scan
     gup_fast_recheck_lockless
+    gup_hugetlb_generic
     gup_hugetlb_unified
+    gup_longterm_file_refused
     gup_merge_grab
     gup_pte_batch
     gup_ro_pin_exclusive_run
     gup_thp_stride
+    hugetlb_restore_reserve
+    hugetlb_tlb_hints
     lazyfree_pmd_discard
     lazyfree_unmap_batched
     migrate_splits_in_walk

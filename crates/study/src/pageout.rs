@@ -1,16 +1,16 @@
 //! The study `pageout`: 256 MiB paged out on both architectures, page by page and in batches.
 //!
-//! [`points`] is its matrix, [`render`] its table. Everything in the table and in the sentences
+//! Its matrix is `studies/pageout.toml`, [`render`] its table. Everything in the table and in the sentences
 //! under it is computed from the counts of the runs and from the price lists; the published
 //! results beside them are constants with their source.
 
 mod explain;
 mod model;
 
-use crate::{Program, RunRequest, Silent, ThpPolicy, ThpSetting, wrap};
+use crate::wrap;
 use events::Event;
 use model::{Cell, Pair, Side, published};
-use report::{Align, Failure, Point, RunReport, StudyRecord, Table, decimal, grouped};
+use report::{Align, StudyRecord, Table, decimal, grouped};
 use units::ArchId;
 
 /// The name of the study.
@@ -31,58 +31,18 @@ const MIB: u64 = 256;
 const PAGES: u64 = MIB << 8;
 const WIDTH: usize = 100;
 
-/// The points: machines × folio sizes × kernels.
-pub fn points() -> Vec<Point> {
-    let mut points = Vec::new();
-    for (arch, machine) in MACHINES {
-        for folio_kb in FOLIO_KB {
-            for kernel in KERNELS {
-                points.push(Point {
-                    arch: arch.name().to_owned(),
-                    args: vec![MIB.to_string()],
-                    cpus: 1,
-                    folio_kb,
-                    kernel: kernel.to_owned(),
-                    machine: machine.to_owned(),
-                    program: "@pageout".to_owned(),
-                });
-            }
-        }
-    }
-    points
+/// What the table says in words.
+pub fn sentences(records: &[StudyRecord]) -> Vec<String> {
+    explain::sentences(&sides(), records)
 }
 
-/// Runs one point, without its output.
-///
-/// # Errors
-/// As [`crate::run`].
-pub fn run_point(point: &Point) -> Result<RunReport, Failure> {
-    let arch = ArchId::parse(&point.arch).ok_or_else(|| Failure {
-        message: format!("unknown architecture `{}`", point.arch),
-        status: crate::status::USAGE,
-    })?;
-    let program = Program::open(&point.program, arch)?;
-    let mut argv = vec![point.program.trim_start_matches('@').to_owned()];
-    argv.extend(point.args.iter().cloned());
-    // Naming any size turns all others off; 4K is the PMD size, off by name.
-    let thp = match point.folio_kb {
-        4 => ThpSetting { kib: 2048, policy: ThpPolicy::Never },
-        kib => ThpSetting { kib, policy: ThpPolicy::Always },
-    };
-    let request = RunRequest {
-        arch: Some(arch),
-        kernel: point.kernel.clone(),
-        machine: Some(point.machine.clone()),
-        cpus: Some(point.cpus),
-        thp: vec![thp],
-        ..RunRequest::new(program, argv)
-    };
-    crate::run(&request, &mut Silent)
+fn sides() -> Vec<Side> {
+    MACHINES.iter().map(|&(arch, machine)| Side::new(arch, machine)).collect()
 }
 
 /// The table, and what it says in words.
 pub fn render(records: &[StudyRecord]) -> String {
-    let sides: Vec<Side> = MACHINES.iter().map(|&(arch, m)| Side::new(arch, m)).collect();
+    let sides = sides();
     let mut text = wrap(
         &format!(
             "{SYSCALL} of {MIB} MiB of zeroes, per folio; vanilla is {}, batched is {}.",

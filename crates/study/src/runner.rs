@@ -133,6 +133,7 @@ fn report(
         arch: outcome.arch.name().to_owned(),
         by_syscall,
         cpus: config.machine.hw.cpus,
+        dmesg: outcome.dmesg.clone(),
         events: EventCounts::from(&total),
         exit: exit(outcome.exit),
         faults,
@@ -215,6 +216,7 @@ fn unsupported(call: &UnknownSyscall) -> Unsupported {
     Unsupported { calls: call.calls, syscall }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -41,7 +41,7 @@ pub fn score(
 ) -> Result<ScoreboardReport, Failure> {
     let plans = plans();
     let specs: Vec<RunSpec> = specs(&plans).into_iter().collect();
-    let counts = each(&specs, jobs, &run, &mut |_, spec| progress(&spec.to_string()));
+    let counts = each(&specs, jobs, &run, &mut |_, spec, _| progress(&spec.to_string()));
     let results = specs.iter().cloned().zip(counts).map(|(spec, counts)| Ok((spec, counts?)));
     let results: Results = results.collect::<Result<_, Failure>>()?;
     let rows = plans.iter().map(|(row, plan)| score_row(row, plan, &results));

@@ -8,6 +8,7 @@ use super::Arm64;
 use super::bits::*;
 use crate::{BbmLevel, Hw, KernelConfig, Pte};
 use std::fmt;
+use units::Reach;
 
 /// Whether Linux, on this core, changes block sizes and CONT bits of live entries without
 /// invalidating them first.
@@ -58,20 +59,21 @@ impl fmt::Display for ContBlockMismatch {
 
 impl std::error::Error for ContBlockMismatch {}
 
-/// Checks an aligned block of 16 last-level entries: CONT in all or none; if in all, contiguous
-/// frames from an aligned one on, and equal attributes apart from access and dirty state.
+/// Checks an aligned block of 16 entries of one level, each covering `span`: CONT in all or
+/// none; if in all, contiguous frames from an aligned one on, and equal attributes apart from
+/// access and dirty state.
 ///
 /// # Errors
 /// The first entry that does not fit.
-pub fn check_cont_block(block: &[u64; 16]) -> Result<(), ContBlockMismatch> {
+pub fn check_cont_block(block: &[u64; 16], span: Reach) -> Result<(), ContBlockMismatch> {
     let plain = |raw: u64| raw & (VALID | CONT) != VALID | CONT;
     if block.iter().all(|&raw| plain(raw)) {
         return Ok(());
     }
     // An aligned frame, or the last entry cannot match.
-    let first = base(block[0]) & !((CONT_PTES - 1) << units::PAGE_SHIFT);
+    let first = base(block[0]) & !((CONT_PTES - 1) << span.shift());
     for (index, (&raw, step)) in block.iter().zip(0u64..).enumerate() {
-        let expected = first + (step << units::PAGE_SHIFT);
+        let expected = first + (step << span.shift());
         if base(raw) != expected || plain(raw) {
             let (expected, found) = (Pte::from_raw(expected | CONT), Pte::from_raw(raw));
             return Err(ContBlockMismatch { index, expected, found });

@@ -3,6 +3,7 @@
 mod bbm;
 pub mod bits;
 mod contpte;
+mod hugetlbpage;
 mod pte;
 mod ptops;
 mod tlbflush;

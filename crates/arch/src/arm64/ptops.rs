@@ -7,9 +7,11 @@
 //! Source: Linux 7.3 and 6.12 arch/arm64/include/asm/pgtable.h, arch/arm64/mm/fault.c.
 
 use super::contpte;
+use super::hugetlbpage;
 use super::pte::{self, mknoncont, pmd_mkinvalid, valid_cont};
 use super::tlbflush::{self, Wait};
 use super::{Arm64, bbm, bits};
+use crate::hugetlb::{HugeSize, Hugep};
 use crate::pt::{FlushRange, GatherFlush, MmId, Pmdp, Pt, Ptep, TableLevel};
 use crate::{
     Arch, Broadcast, ClearYoungDirty, FaultAccess, Hw, KernelConfig, Platform, Pmd, Pte, Teardown,
@@ -154,6 +156,17 @@ pub(super) fn set_access_flags<P: Platform<Arch = Arm64>>(
     entry: Pte<Arm64>,
     access: FaultAccess,
 ) -> bool {
+    set_access_flags_of(pt, at, entry, access, Reach::K4)
+}
+
+/// The same of an entry that covers `reach`.
+pub(super) fn set_access_flags_of<P: Platform<Arch = Arm64>>(
+    pt: &mut Pt<P>,
+    at: Ptep,
+    entry: Pte<Arm64>,
+    access: FaultAccess,
+    reach: Reach,
+) -> bool {
     count_set_access_flags(pt);
     let old = raw_get(pt, at);
     if old == entry {
@@ -161,7 +174,7 @@ pub(super) fn set_access_flags<P: Platform<Arch = Arm64>>(
     }
     cmpxchg(pt, at, old, Pte::from_raw(raised(old.raw(), entry.raw())));
     if access == FaultAccess::Write {
-        flush_raised(pt, at.mm, at.va, Reach::K4);
+        flush_raised(pt, at.mm, at.va, reach);
     }
     true
 }
@@ -573,6 +586,35 @@ impl Arch for Arm64 {
         pt.ram.store_u64(slot, 0);
     }
 
+    const HUGE_SIZES: &'static [HugeSize] = &HugeSize::ALL;
+
+    fn arch_make_huge_pte(entry: Pte<Self>, size: HugeSize) -> Pte<Self> {
+        hugetlbpage::make(entry, size)
+    }
+    fn huge_ptep_get<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep) -> Pte<Self> {
+        hugetlbpage::get(pt, at)
+    }
+    fn set_huge_pte_at<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep, pte: Pte<Self>) {
+        hugetlbpage::set(pt, at, pte);
+    }
+    fn huge_ptep_get_and_clear<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep) -> Pte<Self> {
+        hugetlbpage::get_and_clear(pt, at)
+    }
+    fn huge_ptep_clear_flush<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep) -> Pte<Self> {
+        hugetlbpage::clear_flush(pt, at)
+    }
+    fn huge_ptep_set_wrprotect<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep) {
+        hugetlbpage::set_wrprotect(pt, at);
+    }
+    fn huge_ptep_set_access_flags<P: Platform<Arch = Self>>(
+        pt: &mut Pt<P>,
+        at: Hugep,
+        pte: Pte<Self>,
+        access: FaultAccess,
+    ) -> bool {
+        hugetlbpage::set_access_flags(pt, at, pte, access)
+    }
+
     fn flush_tlb_page<P: Platform<Arch = Self>>(pt: &mut Pt<P>, mm: MmId, va: VirtAddr) {
         tlbflush::flush_tlb_page(pt, mm, va);
     }
@@ -609,14 +651,29 @@ impl Arch for Arm64 {
         pt: &Pt<P>,
         table: PhysAddr,
     ) -> Result<(), String> {
-        for start in (0..PTRS_PER_TABLE as u64).step_by(16) {
-            let block = std::array::from_fn(|i| {
-                pt.ram.load_u64(PhysAddr::new(table.get() + (start + i as u64) * 8))
-            });
-            bbm::check_cont_block(&block).map_err(|e| format!("table {table}, {start}: {e}"))?;
-        }
-        Ok(())
+        check_table(pt, table, Reach::K4)
     }
+    fn check_pmd_table<P: Platform<Arch = Self>>(
+        pt: &Pt<P>,
+        table: PhysAddr,
+    ) -> Result<(), String> {
+        check_table(pt, table, Reach::M2)
+    }
+}
+
+/// Checks each block of a table whose entries cover `span`.
+fn check_table<P: Platform<Arch = Arm64>>(
+    pt: &Pt<P>,
+    table: PhysAddr,
+    span: Reach,
+) -> Result<(), String> {
+    for start in (0..PTRS_PER_TABLE as u64).step_by(16) {
+        let block = std::array::from_fn(|i| {
+            pt.ram.load_u64(PhysAddr::new(table.get() + (start + i as u64) * 8))
+        });
+        bbm::check_cont_block(&block, span).map_err(|e| format!("table {table}, {start}: {e}"))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

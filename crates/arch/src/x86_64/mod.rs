@@ -1,6 +1,7 @@
 //! x86-64: encodings, primitives that touch one entry each, and IPI-driven TLB flushes.
 
 pub mod bits;
+mod hugetlbpage;
 mod pte;
 mod ptops;
 mod tlbflush;

@@ -6,8 +6,10 @@
 //!
 //! Source: Linux 7.3 arch/x86/include/asm/pgtable.h, arch/x86/mm/pgtable.c, include/linux/pgtable.h.
 
+use super::hugetlbpage;
 use super::tlbflush;
 use super::{X86_64, bits, pte};
+use crate::hugetlb::{HugeSize, Hugep};
 use crate::pt::{FlushRange, GatherFlush, MmId, Pmdp, Pt, Ptep, TableLevel};
 use crate::{
     Arch, ClearYoungDirty, FaultAccess, Hw, KernelConfig, LeafOnly, Platform, Pmd, Pte, Teardown,
@@ -17,7 +19,7 @@ use events::Event;
 use units::{ArchId, CpuId, NrPages, PMD_SIZE, PhysAddr, Reach, VirtAddr};
 
 /// Whether a cached copy of `old` would grant what `new` does not.
-const fn loses_rights(old: u64, new: u64) -> bool {
+pub(super) const fn loses_rights(old: u64, new: u64) -> bool {
     if old & bits::PRESENT == 0 {
         return false;
     }
@@ -405,6 +407,35 @@ impl Arch for X86_64 {
             pt.count(Event::PmdWrite, 1);
         }
         pt.ram.store_u64(slot, 0);
+    }
+
+    const HUGE_SIZES: &'static [HugeSize] = &[HugeSize::Pmd, HugeSize::Pud];
+
+    fn arch_make_huge_pte(entry: Pte<Self>, _: HugeSize) -> Pte<Self> {
+        hugetlbpage::make(entry)
+    }
+    fn huge_ptep_get<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep) -> Pte<Self> {
+        hugetlbpage::get(pt, at)
+    }
+    fn set_huge_pte_at<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep, pte: Pte<Self>) {
+        hugetlbpage::set(pt, at, pte);
+    }
+    fn huge_ptep_get_and_clear<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep) -> Pte<Self> {
+        hugetlbpage::get_and_clear(pt, at)
+    }
+    fn huge_ptep_clear_flush<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep) -> Pte<Self> {
+        hugetlbpage::clear_flush(pt, at)
+    }
+    fn huge_ptep_set_wrprotect<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Hugep) {
+        hugetlbpage::set_wrprotect(pt, at);
+    }
+    fn huge_ptep_set_access_flags<P: Platform<Arch = Self>>(
+        pt: &mut Pt<P>,
+        at: Hugep,
+        pte: Pte<Self>,
+        access: FaultAccess,
+    ) -> bool {
+        hugetlbpage::set_access_flags(pt, at, pte, access)
     }
 
     fn flush_tlb_page<P: Platform<Arch = Self>>(pt: &mut Pt<P>, mm: MmId, va: VirtAddr) {

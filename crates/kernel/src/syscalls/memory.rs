@@ -12,9 +12,9 @@ use crate::fd::Open;
 use crate::kernel::Kernel;
 use crate::residence::Resident;
 use crate::uring::RingId;
-use crate::vfs::{Device, Kind};
+use crate::vfs::{DEFAULT_HUGE_SIZE, Device, Kind};
 use arch::{Arch, MmId, Platform};
-use mm::{Backing, Errno, MapFlags, MremapFlags, VmProt};
+use mm::{Backing, Errno, HugeSize, MapFlags, MremapFlags, VmProt};
 use units::{NrPages, PAGE_SIZE, VirtAddr};
 
 /// The attribution of a `madvise()`: with its advice.
@@ -82,10 +82,17 @@ where
         let mm = k.mm_of(c.task)?;
         return map_ring(k, mm, ring, c.addr::<0>(), c.long::<1>(), offset);
     }
+    let huge = flags.contains(MapFlags::HUGETLB);
     let backing = match flags.contains(MapFlags::ANONYMOUS) {
+        true if huge => Backing::HugePages(huge_size::<P::Arch>(raw).ok_or(EINVAL)?),
         true => Backing::Anonymous,
         false => backing(k, c, prot, kind, offset)?,
     };
+    if let (true, Backing::File { file, .. }) = (huge, backing)
+        && k.mm.file_huge_size(file).is_none()
+    {
+        return Err(EINVAL.into());
+    }
     let mm = limited_mm(k, c.task)?;
     if flags.contains(MapFlags::LOCKED) && !k.mm.may_lock(mm) {
         return Err(EPERM.into());
@@ -105,6 +112,17 @@ where
     match k.files.get(file)?.open {
         Open::IoUring(ring) => Ok(Some(ring)),
         _ => Ok(None),
+    }
+}
+
+/// The size of huge pages that flags of `mmap()` or `memfd_create()` ask for, if the
+/// architecture has it. Source: Linux include/linux/hugetlb.h `hstate_sizelog()`.
+pub(super) fn huge_size<A: Arch>(flags: u64) -> Option<HugeSize> {
+    const HUGE_SHIFT: u32 = 26;
+    const HUGE_MASK: u64 = 0x3f;
+    match flags.unbounded_shr(HUGE_SHIFT) & HUGE_MASK {
+        0 => Some(DEFAULT_HUGE_SIZE),
+        log => A::HUGE_SIZES.iter().copied().find(|size| u64::from(size.reach().shift()) == log),
     }
 }
 

@@ -25,6 +25,7 @@ mod signal;
 mod splice;
 mod stat;
 mod statfs;
+mod syslog;
 mod time;
 mod uring;
 
@@ -353,6 +354,7 @@ syscalls! {
     getrandom Full, misc::getrandom;
     uname Full, misc::uname;
     sysinfo Full, misc::sysinfo;
+    syslog Partial("all of the log or its size; no waiting for messages; the console has no level"), syslog::syslog;
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! `/sys/kernel/debug/gup_test`: tries and times GUP on the caller's memory.
 //!
-//! The times are those of the virtual clock. What `DUMP_USER_PAGES_TEST` would print goes to no
-//! log. Source: Linux mm/gup_test.c, mm/gup_test.h.
+//! The times are those of the virtual clock. Source: Linux mm/gup_test.c, mm/gup_test.h.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -10,6 +9,7 @@ use crate::counts::CountsByScope;
 use crate::errno::{EFAULT, EINVAL, ENOMEM};
 use crate::host::Clock;
 use crate::kernel::Kernel;
+use crate::log::Level;
 use crate::task::{ProcessId, TaskId};
 use arch::Platform;
 use mm::{Errno, Foll, GupTest, GupTestCommand};
@@ -161,16 +161,40 @@ where
     request.get_delta_usec = clock.now_ns(&kernel.mm.pt.sink).saturating_sub(start) / 1000;
     request.size = held.size;
     if number == DUMP_USER_PAGES_TEST {
-        for which in &mut request.which_pages {
-            if u64::from(*which) > held.pages.len() as u64 {
-                *which = 0;
-            }
-        }
+        let now_ns = clock.now_ns(&kernel.mm.pt.sink);
+        dump_pages_test(kernel, now_ns, &mut request, &held.pages);
     }
     let start = clock.now_ns(&kernel.mm.pt.sink);
     kernel.mm.gup_test_put(held);
     request.put_delta_usec = clock.now_ns(&kernel.mm.pt.sink).saturating_sub(start) / 1000;
     kernel.write_user(task, arg, &request.bytes())
+}
+
+/// Describes the pages that the request names, counted from 1; a number beyond `pages` becomes 0.
+/// Source: Linux mm/gup_test.c `dump_pages_test()`.
+fn dump_pages_test<P: Platform>(
+    kernel: &mut Kernel<P>,
+    now_ns: u64,
+    request: &mut Request,
+    pages: &[Pfn],
+) {
+    for (i, which) in request.which_pages.iter_mut().enumerate() {
+        if u64::from(*which) > pages.len() as u64 {
+            let text = format!("ZEROING due to out of range: .which_pages[{i}]: {which}");
+            kernel.log.printk(Level::Warning, now_ns, text);
+            *which = 0;
+        }
+    }
+    for which in request.which_pages {
+        let Some(index) = which.checked_sub(1) else { continue };
+        let Some(&page) = usize::try_from(index).ok().and_then(|i| pages.get(i)) else { continue };
+        let addr = request.addr;
+        let text = format!("---- page #{index}, starting from user virt addr: {addr:#x}");
+        kernel.log.printk(Level::Info, now_ns, text);
+        for line in kernel.mm.dump_page(page, "gup_test: dump_pages() test") {
+            kernel.log.printk(Level::Warning, now_ns, line);
+        }
+    }
 }
 
 /// Pins a range until [`pin_longterm_test_stop`].

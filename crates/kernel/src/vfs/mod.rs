@@ -5,6 +5,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod gup_test;
+mod hugepages;
 mod khugepaged;
 mod mm_events;
 mod proc;
@@ -12,6 +13,7 @@ mod proc_maps;
 mod proc_mem;
 mod sysfs;
 
+pub(crate) use hugepages::DEFAULT_SIZE as DEFAULT_HUGE_SIZE;
 pub(crate) use mm_events::MmEvents;
 pub(crate) use proc::uname;
 
@@ -205,7 +207,8 @@ where
         pseudo.push(file);
         PseudoId(u16::try_from(pseudo.len() - 1).expect("pseudo-files are few"))
     };
-    for (path, file) in sysfs::table().into_iter().chain(proc::table()) {
+    let tables = [sysfs::table(), proc::table(), hugepages::table()];
+    for (path, file) in tables.into_iter().flatten() {
         let mode = file.mode();
         let id = add(file);
         vfs.place(&path, Kind::Pseudo(id), mode);

@@ -5,9 +5,9 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::PseudoFile;
-use super::proc_maps;
 use super::proc_mem::Mem;
 use super::sysfs::{Table, Text, Values, knob};
+use super::{hugepages, proc_maps};
 use crate::abi::machine_name;
 use crate::counts::CountsByScope;
 use crate::errno::{ENOENT, ESRCH};
@@ -28,7 +28,9 @@ where
         ("/proc/vmstat", vmstat),
         ("/proc/cpuinfo", cpuinfo),
         ("/proc/swaps", swaps),
-        ("/proc/filesystems", |_| "nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\n".to_owned()),
+        ("/proc/filesystems", |_| {
+            "nodev\tsysfs\nnodev\ttmpfs\nnodev\thugetlbfs\nnodev\tproc\n".to_owned()
+        }),
         ("/proc/version", |k| format!("Linux version {} (ptescope)\n", k.release())),
         ("/proc/sys/kernel/osrelease", |k| format!("{}\n", k.release())),
         ("/proc/sys/kernel/ostype", |_| "Linux\n".to_owned()),
@@ -42,7 +44,6 @@ where
     for (path, boot) in [
         ("/proc/sys/vm/overcommit_memory", "0"),
         ("/proc/sys/vm/overcommit_ratio", "50"),
-        ("/proc/sys/vm/nr_hugepages", "0"),
         ("/proc/sys/vm/mmap_min_addr", "65536"),
         ("/proc/sys/vm/compact_unevictable_allowed", "1"),
         ("/proc/sys/kernel/shmmax", "18446744073692774399"),
@@ -130,26 +131,17 @@ fn meminfo<P: Platform>(kernel: &Kernel<P>) -> String {
         ("MemFree:", info.free),
         ("MemAvailable:", info.free),
         ("Buffers:", 0),
-        ("Cached:", 0),
+        ("Cached:", info.shmem),
         ("SwapCached:", 0),
         ("AnonPages:", info.anon),
+        ("Shmem:", info.shmem),
         ("PageTables:", info.page_tables),
         ("SwapTotal:", info.swap_total),
         ("SwapFree:", info.swap_free),
     ] {
         text += &format!("{name:<15} {:>8} kB\n", pages.saturating_mul(4));
     }
-    for (name, value, unit) in [
-        ("HugePages_Total:", 0, ""),
-        ("HugePages_Free:", 0, ""),
-        ("HugePages_Rsvd:", 0, ""),
-        ("HugePages_Surp:", 0, ""),
-        ("Hugepagesize:", 2048, " kB"),
-        ("Hugetlb:", 0, " kB"),
-    ] {
-        text += &format!("{name:<16}{value:>8}{unit}\n");
-    }
-    text
+    text + &hugepages::meminfo(kernel.mm.huge_pools())
 }
 
 fn vmstat<P: Platform>(kernel: &Kernel<P>) -> String {

@@ -23,6 +23,8 @@ pub(super) struct Sizes {
     swap: u64,
     peak_rss: u64,
     page_tables: u64,
+    shmem: u64,
+    hugetlb: u64,
 }
 
 pub(super) fn sizes<P: Platform>(kernel: &Kernel<P>, process: &Process) -> Sizes {
@@ -37,6 +39,8 @@ pub(super) fn sizes<P: Platform>(kernel: &Kernel<P>, process: &Process) -> Sizes
         swap: it.rss.swapents,
         peak_rss: it.hiwater_rss.max(rss),
         page_tables: it.pgtables,
+        shmem: it.rss.shmem,
+        hugetlb: it.hugetlb_usage,
     }
 }
 
@@ -50,7 +54,7 @@ fn line<P: Platform>(kernel: &Kernel<P>, vma: &Vma) -> String {
         flag(VmFlags::READ, 'r', '-'),
         flag(VmFlags::WRITE, 'w', '-'),
         flag(VmFlags::EXEC, 'x', '-'),
-        flag(VmFlags::SHARED, 's', 'p'),
+        flag(VmFlags::MAYSHARE, 's', 'p'),
         vma.file.map_or(0, |_| vma.pgoff.saturating_mul(4096)),
         u8::from(vma.file.is_some()),
     );
@@ -87,6 +91,8 @@ struct Smap {
     lazyfree: u64,
     anon_huge: u64,
     swap: u64,
+    shared_hugetlb: u64,
+    private_hugetlb: u64,
 }
 
 const PSS_UNIT: u64 = 4096;
@@ -97,6 +103,14 @@ impl Smap {
             return;
         }
         let sharers = kernel.mapcount(page.pfn).max(1);
+        // Huge pages count by themselves (smaps_hugetlb_range()).
+        if kernel.is_hugetlb(page.pfn) {
+            match sharers > 1 {
+                true => self.shared_hugetlb += 1,
+                false => self.private_hugetlb += 1,
+            }
+            return;
+        }
         let dirty = page.dirty;
         let anon = kernel.is_anon(page.pfn);
         self.rss += 1;
@@ -134,19 +148,20 @@ fn smap<P: Platform>(kernel: &Kernel<P>, vma: &Vma) -> Smap {
     sum
 }
 
-// FIDELITY: smaps-fields — THPeligible is missing; hugetlb, shmem and KSM are 0; a swapped page
+// FIDELITY: smaps-fields — THPeligible is missing; KSM is 0; a swapped page
 // counts whole in SwapPss.
 pub(super) fn smaps<P: Platform>(kernel: &Kernel<P>, process: &Process) -> String {
     let Some(mm) = process.mm else { return String::new() };
     let mut text = String::new();
     for vma in kernel.mm.vmas(mm) {
         let s = smap(kernel, vma);
+        let page_kib = vma.huge.map_or(4, |size| size.bytes() >> 10);
         text += &line(kernel, vma);
         text.push('\n');
         for (name, kib) in [
             ("Size:", vma.pages().get() * 4),
-            ("KernelPageSize:", 4),
-            ("MMUPageSize:", 4),
+            ("KernelPageSize:", page_kib),
+            ("MMUPageSize:", page_kib),
             ("Rss:", s.rss * 4),
             ("Pss:", s.pss / (PSS_UNIT / 4)),
             ("Pss_Dirty:", s.pss_dirty / (PSS_UNIT / 4)),
@@ -161,8 +176,8 @@ pub(super) fn smaps<P: Platform>(kernel: &Kernel<P>, process: &Process) -> Strin
             ("AnonHugePages:", s.anon_huge * 4),
             ("ShmemPmdMapped:", 0),
             ("FilePmdMapped:", 0),
-            ("Shared_Hugetlb:", 0),
-            ("Private_Hugetlb:", 0),
+            ("Shared_Hugetlb:", s.shared_hugetlb * 4),
+            ("Private_Hugetlb:", s.private_hugetlb * 4),
             ("Swap:", s.swap * 4),
             ("SwapPss:", s.swap * 4),
             (
@@ -188,12 +203,15 @@ fn vm_flags(flags: VmFlags) -> String {
         (VmFlags::MAYREAD, "mr "),
         (VmFlags::MAYWRITE, "mw "),
         (VmFlags::MAYEXEC, "me "),
+        (VmFlags::MAYSHARE, "ms "),
         (VmFlags::GROWSDOWN, "gd "),
         (VmFlags::LOCKED, "lo "),
         (VmFlags::SEALED, "sl "),
         (VmFlags::LOCKONFAULT, "lf "),
         (VmFlags::DONTFORK, "dc "),
+        (VmFlags::DONTEXPAND, "de "),
         (VmFlags::NORESERVE, "nr "),
+        (VmFlags::HUGETLB, "ht "),
         (VmFlags::WIPEONFORK, "wf "),
         (VmFlags::DONTDUMP, "dd "),
         (VmFlags::HUGEPAGE, "hg "),
@@ -253,9 +271,10 @@ pub(super) fn status<P: Platform>(kernel: &Kernel<P>, process: &Process) -> Stri
         ("VmRSS", s.rss),
         ("RssAnon", s.anon),
         ("RssFile", s.file),
-        ("RssShmem", 0),
+        ("RssShmem", s.shmem),
         ("VmPTE", s.page_tables),
         ("VmSwap", s.swap),
+        ("HugetlbPages", s.hugetlb),
     ] {
         text += &format!("{name}:\t{:>8} kB\n", pages.saturating_mul(4));
     }
@@ -265,7 +284,8 @@ pub(super) fn status<P: Platform>(kernel: &Kernel<P>, process: &Process) -> Stri
 
 pub(super) fn statm<P: Platform>(kernel: &Kernel<P>, process: &Process) -> String {
     let s = sizes(kernel, process);
-    format!("{} {} {} 0 0 {} 0\n", s.total_vm, s.rss, s.file, s.anon)
+    let shared = s.file.saturating_add(s.shmem);
+    format!("{} {} {shared} 0 0 {} 0\n", s.total_vm, s.rss, s.anon)
 }
 
 /// `pagemap`: 8 bytes for each page of the address space.

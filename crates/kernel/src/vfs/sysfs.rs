@@ -30,6 +30,7 @@ where
     let mut table: Table<P> = vec![
         ("/sys/kernel/debug/mm_events".to_owned(), Arc::new(MmEventsFile)),
         ("/sys/kernel/debug/gup_test".to_owned(), Arc::new(GupTestFile)),
+        ("/dev/kmsg".to_owned(), Arc::new(Text(|k: &Kernel<P>| k.log.kmsg()))),
         (format!("{THP}/enabled"), Arc::new(Enabled)),
         (format!("{THP}/defrag"), Arc::new(Defrag)),
         (format!("{THP}/use_zero_page"), Arc::new(UseZeroPage)),

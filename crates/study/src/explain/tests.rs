@@ -27,6 +27,7 @@ fn run(arch: ArchId, events: &[(Event, u64)], unfold: &[(Event, u64)]) -> RunRep
         arch: arch.name().to_owned(),
         by_syscall,
         cpus: 1,
+        dmesg: Vec::new(),
         events: EventCounts::from(&sink.total()),
         exit: Exit { signal: None, status: 0 },
         faults,

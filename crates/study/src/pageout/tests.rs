@@ -1,7 +1,7 @@
 use super::*;
 use events::{ByOp, Counters, Op, Sink};
 use report::{
-    EventCounts, Exit, Failure, Guest, RUN_SCHEMA, RunReport, STUDY_SCHEMA, Settings, Time,
+    EventCounts, Exit, Failure, Guest, Point, RUN_SCHEMA, RunReport, STUDY_SCHEMA, Settings, Time,
 };
 use std::collections::BTreeMap;
 
@@ -21,6 +21,7 @@ fn record(point: &Point, events: &[(Event, u64)], unfold: &[(Event, u64)]) -> St
         arch: point.arch.clone(),
         by_syscall,
         cpus: 1,
+        dmesg: Vec::new(),
         events: EventCounts::from(&Counters::new()),
         exit: Exit { signal: None, status: 0 },
         faults,
@@ -39,7 +40,7 @@ fn record(point: &Point, events: &[(Event, u64)], unfold: &[(Event, u64)]) -> St
         warnings: Vec::new(),
     };
     let (schema, study) = (STUDY_SCHEMA.to_owned(), NAME.to_owned());
-    StudyRecord { error: None, point: point.clone(), run: Some(run), schema, study }
+    StudyRecord { point: point.clone(), run: Some(run), schema, study, ..StudyRecord::default() }
 }
 
 /// Made-up runs: 10 flushes per folio page by page, one batched; 4K the same in both.
@@ -67,11 +68,19 @@ fn records() -> Vec<StudyRecord> {
     points().iter().map(of).collect()
 }
 
+fn points() -> Vec<Point> {
+    crate::Study::open(NAME).and_then(|study| study.points()).expect("built in")
+}
+
 #[test]
-fn the_matrix_has_sixteen_points() {
+fn the_matrix_is_that_of_the_table() {
     let points = points();
-    assert_eq!(points.len(), 16);
-    assert!(points.iter().all(|p| p.program == "@pageout" && p.args == ["256"]));
+    assert_eq!(points.len(), MACHINES.len() * FOLIO_KB.len() * KERNELS.len());
+    for point in points {
+        assert_eq!((point.program.as_str(), point.args.join(" ")), ("@pageout", MIB.to_string()));
+        assert!(MACHINES.iter().any(|m| m.0.name() == point.arch && m.1 == point.machine));
+        assert!(FOLIO_KB.contains(&point.folio_kb) && KERNELS.contains(&point.kernel.as_str()));
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@ use super::{check_cont_block, is_bbm_violation};
 use crate::arm64::bits::*;
 use crate::testing::{FRAME, rw};
 use crate::{Arm64, BbmLevel, Hw, KernelConfig};
+use units::Reach;
 
 const NEW: &str = "v7.3";
 
@@ -59,10 +60,10 @@ fn a_uniform_block_passes_whatever_its_access_state() {
     let mut block = folded();
     block[3] &= !AF;
     block[7] = block[7] & !DIRTY | RDONLY;
-    assert_eq!(check_cont_block(&block), Ok(()));
+    assert_eq!(check_cont_block(&block, Reach::K4), Ok(()));
     let plain = block.map(|raw| raw & !CONT);
-    assert_eq!(check_cont_block(&plain), Ok(()));
-    assert_eq!(check_cont_block(&[0; 16]), Ok(()));
+    assert_eq!(check_cont_block(&plain, Reach::K4), Ok(()));
+    assert_eq!(check_cont_block(&[0; 16], Reach::K4), Ok(()));
 }
 
 #[test]
@@ -78,9 +79,9 @@ fn a_block_with_one_odd_entry_is_found() {
         for i in 0..16 {
             let mut block = folded();
             block[i] = breaks(block[i]);
-            assert!(check_cont_block(&block).is_err(), "kind {n}, entry {i}");
+            assert!(check_cont_block(&block, Reach::K4).is_err(), "kind {n}, entry {i}");
         }
     }
     let shifted = folded().map(|raw| raw + (1 << units::PAGE_SHIFT));
-    assert!(check_cont_block(&shifted).is_err(), "the frame is not aligned");
+    assert!(check_cont_block(&shifted, Reach::K4).is_err(), "the frame is not aligned");
 }

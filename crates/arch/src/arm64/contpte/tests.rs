@@ -9,7 +9,7 @@ use crate::{
 };
 use events::{Counters, Event, EventKind};
 use proptest::prelude::*;
-use units::{NrPages, Order, PhysAddr};
+use units::{NrPages, Order, PhysAddr, Reach};
 
 type TestPt = Pt<Lab<Arm64>>;
 const SIXTEEN: NrPages = NrPages::new(16);
@@ -42,7 +42,7 @@ fn poke(pt: &mut TestPt, mm: MmId, change: impl Fn(u64, u64) -> u64) {
 
 fn is_folded(pt: &TestPt, mm: MmId, block: u64) -> bool {
     let entries = block_entries(pt, mm, block);
-    assert_eq!(check_cont_block(&entries), Ok(()));
+    assert_eq!(check_cont_block(&entries, Reach::K4), Ok(()));
     entries[0] & CONT != 0
 }
 
@@ -259,7 +259,7 @@ fn unfolding_is_attributed_to_its_op_and_marks_the_block_stale() {
     let at = ptep(&pt, mm, 2);
     pt.set_pte_at(at, rw(FRAME.add(2)).wrprotect());
     let first = pt.tlb.changes[0];
-    assert_eq!((first.va, first.reach), (BASE, units::Reach::K64));
+    assert_eq!((first.va, first.reach), (BASE, Reach::K64));
     assert_eq!(first.owed_by, events::Op::ContpteUnfold);
     assert_eq!(pt.op, events::Op::HandleMmFault, "the op around it is back");
     assert_eq!(pt.violations, Vec::<String>::new());
@@ -632,7 +632,7 @@ proptest! {
             apply(&mut with, mm, step);
             apply(&mut without, other, step);
             for block in 0..4 {
-                prop_assert_eq!(check_cont_block(&block_entries(&with, mm, block)), Ok(()));
+                prop_assert_eq!(check_cont_block(&block_entries(&with, mm, block), Reach::K4), Ok(()));
             }
             prop_assert_eq!(facts(&with, mm), facts(&without, other));
         }
