@@ -21,6 +21,8 @@ pub(crate) enum Resident {
         device: u8,
         /// The slot.
         slot: u64,
+        /// Whether it was written since that was last asked.
+        soft_dirty: bool,
     },
 }
 
@@ -51,7 +53,10 @@ impl<P: Platform> Kernel<P> {
         if !pte.is_present() {
             let leaf = pte.softleaf();
             return match leaf.kind() {
-                SoftleafKind::Swap => Resident::Swap { device: leaf.ty, slot: leaf.offset },
+                SoftleafKind::Swap => {
+                    let soft_dirty = pte.is_swp_soft_dirty();
+                    Resident::Swap { device: leaf.ty, slot: leaf.offset, soft_dirty }
+                }
                 _ => Resident::No,
             };
         }

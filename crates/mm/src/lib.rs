@@ -3,7 +3,7 @@
 //! One file per Linux file, functions named as there, so that a reader can hold both open:
 //! `memory` (faults, COW, zap), `fork` (copying), `gup`, `gup_test`, `mmap`, `mprotect`, `mremap`,
 //! `madvise`, `mlock`, `mseal`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`,
-//! `khugepaged`, `migrate`, `mmu_gather`, `page_alloc`, `filemap`, `hugetlb`, `debug`; ours are `folio`,
+//! `khugepaged`, `migrate`, `mmu_gather`, `page_alloc`, `filemap`, `hugetlb`, `task_mmu`, `debug`; ours are `folio`,
 //! `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and `validate`.
 //!
 //! [`Mm`] is the whole memory manager: every address space, all of RAM. Algorithms touch page
@@ -39,6 +39,7 @@ mod pte_batch;
 mod rmap;
 mod stats;
 mod swap;
+mod task_mmu;
 mod thp;
 mod uaccess;
 mod validate;
@@ -60,6 +61,7 @@ pub use mmap::{Backing, MapFlags};
 pub use mremap::MremapFlags;
 pub use rmap::AnonVmaId;
 pub use stats::{MemInfo, VmStat};
+pub use task_mmu::ClearRefs;
 pub use thp::{MthpStats, Size, Thp, ThpDefrag, ThpGlobal, ThpSize};
 pub use validate::Violation;
 pub use vma::{Mdwe, MmStruct, Rss, VmFlags, VmProt, Vma, VmaId};

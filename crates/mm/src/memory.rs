@@ -8,6 +8,7 @@ use crate::gup::Foll;
 use crate::mmu_gather::{MmuGather, Room};
 use crate::pte_batch::Fpb;
 use crate::rmap::Exclusive;
+use crate::task_mmu::vma_soft_dirty_enabled;
 use crate::vma::{VmFlags, Vma, VmaId};
 use crate::{Mm, huge_memory, hugetlb};
 use arch::{
@@ -450,7 +451,11 @@ fn do_swap_map<P: Platform>(
         && vmf.access == FaultAccess::Write
     {
         pte = pte.mkdirty().mkwrite();
-    } else if sole && vmf.vma.flags.contains(VmFlags::WRITE) && !orig.is_swp_uffd_wp() {
+    } else if sole
+        && vmf.vma.flags.contains(VmFlags::WRITE)
+        && !orig.is_swp_uffd_wp()
+        && (!vma_soft_dirty_enabled::<P::Arch>(&vmf.vma) || pte.is_soft_dirty())
+    {
         pte = pte.mkwrite();
     }
     if fresh {

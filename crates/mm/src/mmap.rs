@@ -5,6 +5,7 @@
 use crate::errno::Errno;
 use crate::filemap::FileId;
 use crate::mmu_gather::MmuGather;
+use crate::task_mmu::has_soft_dirty;
 use crate::vma::{Mdwe, MmStruct, Rss, VmFlags, VmProt, Vma, VmaId};
 use crate::{Mm, memory};
 use arch::{Arch, HugeSize, MmId, Platform, Teardown};
@@ -265,7 +266,7 @@ impl<P: Platform> Mm<P> {
         };
         // What may not grow is not merged (VM_SPECIAL).
         !a.flags.contains(VmFlags::DONTEXPAND)
-            && a.flags == b.flags
+            && a.flags | VmFlags::SOFTDIRTY == b.flags | VmFlags::SOFTDIRTY
             && a.file == b.file
             && anon
             && a.end == b.start
@@ -278,6 +279,8 @@ impl<P: Platform> Mm<P> {
             self.clone_anon_vmas(high, low);
             self.vmas[low.index()].anon_vma = high_vma.anon_vma;
         }
+        let soft_dirty = high_vma.flags & VmFlags::SOFTDIRTY;
+        self.vmas[low.index()].flags |= soft_dirty;
         self.remove_vma(high);
         self.vmas[low.index()].end = high_vma.end;
         self.mm_mut(high_vma.mm).total_vm += high_vma.pages().get();
@@ -468,6 +471,9 @@ impl<P: Platform> Mm<P> {
     ) -> Vma {
         let mut flags = prot.vm_flags() | VmFlags::MAYREAD | VmFlags::MAYWRITE | VmFlags::MAYEXEC;
         flags |= self.mm_struct(mm).def_flags;
+        if has_soft_dirty::<P::Arch>() {
+            flags |= VmFlags::SOFTDIRTY;
+        }
         for (from, to) in [
             (MapFlags::SHARED, VmFlags::SHARED | VmFlags::MAYSHARE),
             (MapFlags::GROWSDOWN, VmFlags::GROWSDOWN),

@@ -6,6 +6,7 @@ use crate::mmap::page_align;
 use crate::mmu_gather::MmuGather;
 use crate::mseal::can_modify_vma;
 use crate::pte_batch::Fpb;
+use crate::task_mmu::vma_soft_dirty_enabled;
 use crate::vma::{VmFlags, VmProt, Vma, VmaId};
 use crate::{Mm, huge_memory, hugetlb, memory};
 use arch::{Arch, MmId, Platform, Pmdp, Pte, PteFormat, Ptep, Teardown};
@@ -212,6 +213,9 @@ fn can_change_ptes_writable<P: Platform>(
     max: NrPages,
 ) -> (bool, NrPages) {
     if pte.is_protnone() || pte.is_uffd_wp() {
+        return (false, max);
+    }
+    if vma_soft_dirty_enabled::<P::Arch>(vma) && !pte.is_soft_dirty() {
         return (false, max);
     }
     if vma.flags.contains(VmFlags::SHARED) {

@@ -45,6 +45,8 @@ bitflags::bitflags! {
         const WIPEONFORK = 1 << 25;
         /// VM_DONTDUMP
         const DONTDUMP = 1 << 26;
+        /// VM_SOFTDIRTY: new, so all of it counts as written.
+        const SOFTDIRTY = 1 << 27;
         /// VM_HUGEPAGE
         const HUGEPAGE = 1 << 29;
         /// VM_NOHUGEPAGE

@@ -5,6 +5,7 @@ mod gup;
 mod hostile;
 mod load;
 mod memory;
+mod mm_calls;
 mod processes;
 mod signals;
 

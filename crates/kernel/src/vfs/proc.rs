@@ -7,14 +7,14 @@
 use super::PseudoFile;
 use super::proc_mem::Mem;
 use super::sysfs::{Table, Text, Values, knob};
-use super::{hugepages, proc_maps};
+use super::{hugepages, number, proc_maps};
 use crate::abi::machine_name;
 use crate::counts::CountsByScope;
-use crate::errno::{ENOENT, ESRCH};
+use crate::errno::{EINVAL, ENOENT, ESRCH};
 use crate::kernel::Kernel;
 use crate::task::{Process, ProcessId};
 use arch::{Arch, Platform};
-use mm::Errno;
+use mm::{ClearRefs, Errno};
 use std::sync::Arc;
 use units::{ArchId, PAGE_SIZE};
 
@@ -80,7 +80,27 @@ where
     }
     table.push(("pagemap", Arc::new(proc_maps::Pagemap)));
     table.push(("mem", Arc::new(Mem)));
+    table.push(("clear_refs", Arc::new(ClearRefsFile)));
     table
+}
+
+/// `clear_refs`
+#[derive(Debug)]
+struct ClearRefsFile;
+
+impl<P: Platform> PseudoFile<P> for ClearRefsFile {
+    fn mode(&self) -> u32 {
+        0o200
+    }
+    fn read(&self, _: &mut Kernel<P>, _: ProcessId) -> Result<Vec<u8>, Errno> {
+        Err(EINVAL)
+    }
+    fn write(&self, kernel: &mut Kernel<P>, process: ProcessId, data: &[u8]) -> Result<(), Errno> {
+        let what = number(data).and_then(ClearRefs::from_number).ok_or(EINVAL)?;
+        let mm = kernel.processes.get(&process).ok_or(ESRCH)?.mm.ok_or(ESRCH)?;
+        kernel.mm.clear_refs(mm, what);
+        Ok(())
+    }
 }
 
 type KernelText<P> = fn(&Kernel<P>) -> String;

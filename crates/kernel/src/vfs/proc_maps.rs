@@ -214,6 +214,7 @@ fn vm_flags(flags: VmFlags) -> String {
         (VmFlags::HUGETLB, "ht "),
         (VmFlags::WIPEONFORK, "wf "),
         (VmFlags::DONTDUMP, "dd "),
+        (VmFlags::SOFTDIRTY, "sd "),
         (VmFlags::HUGEPAGE, "hg "),
         (VmFlags::NOHUGEPAGE, "nh "),
         (VmFlags::MERGEABLE, "mg "),
@@ -343,9 +344,13 @@ fn pagemap_entry<P: Platform>(kernel: &Kernel<P>, mm: MmId, va: VirtAddr) -> u64
     const SWAPPED: u64 = 1 << 62;
     const PRESENT: u64 = 1 << 63;
     let flag = |on: bool, bit: u64| if on { bit } else { 0 };
-    match kernel.resident(mm, va) {
+    let vma = kernel.mm.vma_at(mm, va);
+    let new = flag(vma.is_some_and(|vma| vma.flags.contains(VmFlags::SOFTDIRTY)), SOFT_DIRTY);
+    new | match kernel.resident(mm, va) {
         Resident::No => 0,
-        Resident::Swap { device, slot } => SWAPPED | u64::from(device) | slot << 5,
+        Resident::Swap { device, slot, soft_dirty } => {
+            SWAPPED | u64::from(device) | slot << 5 | flag(soft_dirty, SOFT_DIRTY)
+        }
         Resident::Page(page) => {
             let anon = kernel.is_anon(page.pfn);
             PRESENT
