@@ -4,7 +4,7 @@
 
 use phys::Ram;
 use std::collections::{BTreeMap, VecDeque};
-use units::{PAGE_SIZE, Pfn};
+use units::Pfn;
 
 /// A pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,6 +12,8 @@ pub(crate) struct PipeId(u32);
 
 /// Bytes that a pipe holds.
 pub(crate) const CAPACITY: usize = 65536;
+/// Bytes of a page.
+const PAGE: usize = 4096;
 /// Writes up to this length are atomic.
 pub(crate) const PIPE_BUF: usize = 4096;
 
@@ -36,7 +38,7 @@ impl Segment {
     fn takes(&self) -> usize {
         match self {
             Segment::Bytes(bytes) => bytes.len(),
-            Segment::Page { .. } => PAGE_SIZE as usize,
+            Segment::Page { .. } => PAGE,
         }
     }
 }
@@ -61,7 +63,7 @@ impl Pipe {
 
     /// Pages that may still be put in.
     pub(crate) fn slots(&self) -> usize {
-        self.room() / PAGE_SIZE as usize
+        self.room() / PAGE
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
