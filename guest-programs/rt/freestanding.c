@@ -54,6 +54,7 @@ long sys_mremap(void *from, size_t old_len, size_t new_len, int flags, void *to)
     return syscall6(SYS_MREMAP, (long)from, (long)old_len, (long)new_len, flags, (long)to, 0);
 }
 long sys_madvise(void *at, size_t len, int advice) { return syscall3(SYS_MADVISE, (long)at, (long)len, advice); }
+long sys_prctl(int option, unsigned long arg) { return syscall6(SYS_PRCTL, option, (long)arg, 0, 0, 0, 0); }
 long sys_fork(void) { return syscall6(SYS_CLONE, SIGCHLD, 0, 0, 0, 0, 0); }
 long sys_waitpid(long pid, int *status) { return syscall6(SYS_WAIT4, pid, (long)status, 0, 0, 0, 0); }
 long sys_sched_yield(void) { return syscall0(SYS_SCHED_YIELD); }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@ long sys_mremap(void *from, size_t old_len, size_t new_len, int flags, void *to)
     return kernel_return((long)mremap(from, old_len, new_len, flags, to));
 }
 long sys_madvise(void *at, size_t len, int advice) { return kernel_return(madvise(at, len, advice)); }
+long sys_prctl(int option, unsigned long arg) { return kernel_return(prctl(option, arg, 0, 0, 0)); }
 long sys_fork(void) { return kernel_return(fork()); }
 long sys_waitpid(long pid, int *status) { return kernel_return(waitpid((pid_t)pid, status, 0)); }
 long sys_sched_yield(void) { return kernel_return(sched_yield()); }

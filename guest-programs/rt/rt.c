@@ -128,3 +128,14 @@ long read_file(const char *path, char *to, size_t size) {
     sys_close((int)fd);
     return n < 0 ? n : (long)len;
 }
+
+long write_number(const char *path, uint64_t value) {
+    char text[24];
+    int len = snprintf(text, sizeof text, "%lu", (unsigned long)value);
+    long fd = sys_open(path, O_RDWR);
+    if (fd < 0)
+        return fd;
+    long n = sys_write((int)fd, text, (size_t)len);
+    sys_close((int)fd);
+    return n < 0 ? n : 0;
+}

@@ -36,6 +36,7 @@
 #define PROT_NONE 0
 #define PROT_READ 1
 #define PROT_WRITE 2
+#define PROT_EXEC 4
 #define MAP_SHARED 0x01
 #define MAP_PRIVATE 0x02
 #define MAP_FIXED 0x10
@@ -46,6 +47,8 @@
 #define MREMAP_FIXED 2
 #define MADV_DONTNEED 4
 #define MADV_FREE 8
+#define MADV_MERGEABLE 12
+#define MADV_UNMERGEABLE 13
 #define MADV_HUGEPAGE 14
 #define MADV_NOHUGEPAGE 15
 #define MADV_COLD 20
@@ -85,6 +88,7 @@ long sys_munmap(void *at, size_t len);
 long sys_mprotect(void *at, size_t len, int prot);
 long sys_mremap(void *from, size_t old_len, size_t new_len, int flags, void *to);
 long sys_madvise(void *at, size_t len, int advice);
+long sys_prctl(int option, unsigned long arg);
 long sys_fork(void);
 long sys_waitpid(long pid, int *status);
 long sys_sched_yield(void);
@@ -132,5 +136,7 @@ const char *error_name(long ret);
 /* Says on stderr that `what` failed and why, and ends the program with status 1. */
 _Noreturn void fail(const char *what, long ret);
 
+/* Writes a number into a file; returns 0 or minus an errno. */
+long write_number(const char *path, uint64_t value);
 /* Reads a file from the start into `to` as a string; returns its length or minus an errno. */
 long read_file(const char *path, char *to, size_t size);

@@ -16,6 +16,7 @@
 #define SYS_CLONE 56
 #define SYS_EXIT 60
 #define SYS_WAIT4 61
+#define SYS_PRCTL 157
 #define SYS_FUTEX 202
 #define SYS_SCHED_SETAFFINITY 203
 #define SYS_CLOCK_GETTIME 228

@@ -1,7 +1,7 @@
 //! Host speed, as ratios measured in one run: kernel operations against the native kernel, guest
 //! code against QEMU user mode, counting against not counting, the TLB model against none.
 //!
-//! `cargo bench -p ptescope-tests --bench speed`. Needs an otherwise idle machine to mean
+//! `cargo bench -p ptescope-tests --bench speed`, or one section of it: `-- guest`, `counting`, `kernel`. Needs an otherwise idle machine to mean
 //! anything; what a host does not have (QEMU, a compiler, large folios, swap) is skipped with a
 //! line. Every figure is the smallest of several rounds.
 
@@ -214,7 +214,17 @@ fn guest_code<A: HwWalk + Arch>(arch: ArchId) {
         println!("{arch}: skipped, no compiler or no benchmark sources");
         return;
     };
-    for (kernel, reps) in [("intloop", "10"), ("memloop", "5"), ("memset", "4")] {
+    for (kernel, reps) in [
+        ("intloop", "10"),
+        ("memloop", "5"),
+        ("memset", "4"),
+        ("memcpy", "2"),
+        ("chase", "1"),
+        ("matmul", "1"),
+        ("qsort", "2"),
+        ("sha", "8"),
+        ("fib", "27"),
+    ] {
         let config = config(arch, &program, &[kernel, reps], Thp::boot());
         let (exact, (out, instructions)) = best(|| {
             let (t, out, n) = emulate::<A, ByOp, Exact>(&config, ByOp::new(), &FreeClock);
@@ -270,11 +280,22 @@ fn counting<A: HwWalk + Arch>(arch: ArchId) {
 }
 
 fn main() {
-    println!("Guest code (aims: speed/qemu-user at least 0.25, exact TLB/none at most 1.3)");
-    guest_code::<X86_64>(ArchId::X86_64);
-    guest_code::<Arm64>(ArchId::Arm64);
-    println!("\nCounting (aim: at most 1.1)");
-    counting::<X86_64>(ArchId::X86_64);
-    counting::<Arm64>(ArchId::Arm64);
-    kernel_operations();
+    // `cargo bench … -- guest` runs one section.
+    let asked: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let wanted = |section: &str| asked.is_empty() || asked.iter().any(|a| a == section);
+    if wanted("guest") {
+        println!(
+            "Guest code (aims: speed/qemu-user at least 0.25, exact TLB/none at most 1.3 on the first three)"
+        );
+        guest_code::<X86_64>(ArchId::X86_64);
+        guest_code::<Arm64>(ArchId::Arm64);
+    }
+    if wanted("counting") {
+        println!("\nCounting (aim: at most 1.1)");
+        counting::<X86_64>(ArchId::X86_64);
+        counting::<Arm64>(ArchId::Arm64);
+    }
+    if wanted("kernel") {
+        kernel_operations();
+    }
 }

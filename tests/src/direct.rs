@@ -38,6 +38,9 @@ impl Runner for Direct {
         if run.program == "gup_test" {
             return crate::gup::run(run);
         }
+        if run.program == "ksm_tests" {
+            return crate::ksm::run(run);
+        }
         match run.arch {
             ArchName::Arm64 => Probe::<Arm64>::new(run).program(run),
             ArchName::X86 => Probe::<X86_64>::new(run).program(run),

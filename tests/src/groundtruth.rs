@@ -132,17 +132,29 @@ struct RawRecord {
     variant: String,
 }
 
+/// The phase in which ksmd merges a whole region.
+pub const KSM_MERGE: &str = "ksm_merge_2scans";
+
+/// Whether a count of ksmd is of merging pages, not of scanning on.
+pub fn is_merging(scope: &str, event: &str) -> bool {
+    scope != "none" && event != "fn_cmp_and_merge_page"
+}
+
 fn parse(kernel: Kernel, raw: RawRecord) -> Record {
     let counters = match raw.counters {
         RawCounts::Map(map) => map,
         RawCounts::Empty(_) => BTreeMap::new(),
     };
+    // What merges is ksmd, and how far it gets beyond two scans depends on when it is noticed.
+    let by_ksmd = raw.phase == KSM_MERGE;
+    let bank_of_phase = if by_ksmd { "other" } else { "task" };
     let counts = counters
         .into_iter()
         .filter_map(|(key, n)| {
             let mut parts = key.splitn(3, '.');
             let (bank, scope, event) = (parts.next()?, parts.next()?, parts.next()?);
-            (bank == "task").then(|| ((scope.to_owned(), event.to_owned()), n))
+            let kept = !by_ksmd || is_merging(scope, event);
+            (bank == bank_of_phase && kept).then(|| ((scope.to_owned(), event.to_owned()), n))
         })
         .collect();
     let kib = raw.folio.trim_end_matches('K').parse().unwrap_or(4);
@@ -191,6 +203,12 @@ pub fn load(kernel: Kernel) -> Vec<Record> {
 pub fn gup_must_be_equal(record: &Record) -> bool {
     const VARIANTS: [&str; 2] = ["vanilla", "A_batched_gup"];
     record.run.program == "gup_test" && VARIANTS.contains(&record.run.variant.as_str())
+}
+
+/// The records of ksm_tests that must be equal.
+pub fn ksm_must_be_equal(record: &Record) -> bool {
+    const VARIANTS: [&str; 2] = ["vanilla", "B_batched_unmap"];
+    record.run.program == "ksm_tests" && VARIANTS.contains(&record.run.variant.as_str())
 }
 
 /// The records that issue by issue must be equal: anonymous memory, no sibling threads.

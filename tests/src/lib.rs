@@ -13,5 +13,6 @@ pub mod excuses;
 pub mod groundtruth;
 pub mod guest;
 pub mod gup;
+pub mod ksm;
 pub mod program;
 pub mod report;

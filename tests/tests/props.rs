@@ -2,10 +2,11 @@
 //! need no model: batched or not, folded or not, on either architecture, a program sees the same.
 
 use arch::{Arch, Arm64, Hw, KernelConfig, MmId, Pte, X86_64};
-use mm::{Access, Errno, FaultSignal, MapFlags, Thp, ThpSize, VmProt, advice};
+use mm::{Access, Errno, FaultSignal, KsmRun, MapFlags, Switch, Thp, ThpSize, VmProt, advice};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use ptescope_tests::guest::{Guest, Oracle};
+use ptescope_tests::ksm;
 use std::collections::BTreeMap;
 use units::{PAGE_SIZE, VirtAddr};
 
@@ -62,6 +63,14 @@ enum Op {
         to: u8,
     },
     Exit,
+    /// Everything mergeable is scanned as often as said.
+    Ksmd {
+        scans: u8,
+    },
+    /// `/sys/kernel/mm/ksm/run`.
+    KsmRun {
+        run: u8,
+    },
 }
 
 fn prot(code: u8) -> VmProt {
@@ -72,7 +81,10 @@ fn prot(code: u8) -> VmProt {
     }
 }
 
-const ADVICES: [i32; 13] = [
+const ADVICES: [i32; 16] = [
+    advice::MERGEABLE,
+    advice::MERGEABLE,
+    advice::UNMERGEABLE,
     advice::PAGEOUT,
     advice::PAGEOUT,
     advice::COLD,
@@ -117,6 +129,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::Fork),
         2 => (0..8u8).prop_map(|to| Op::Switch { to }),
         1 => Just(Op::Exit),
+        3 => (1..4u8).prop_map(|scans| Op::Ksmd { scans }),
+        1 => (0..3u8).prop_map(|run| Op::KsmRun { run }),
     ]
 }
 
@@ -184,6 +198,10 @@ impl<A: Arch> Pair<A> {
         let thp = Thp::only(sizes.map(|order| (order, ThpSize::Always)));
         let mut guest = Guest::new(kernel, Hw { cpus: 2, ..hw }, thp, setting.ram, setting.swap);
         guest.mm.pt.tlb.oracle = Oracle::On;
+        // Few sharers, so that there are chains; and zero pages too.
+        guest.mm.ksm.set_max_page_sharing(6).expect("nothing is shared yet");
+        guest.mm.ksm.knobs.use_zero_pages = Switch::On;
+        guest.mm.ksm.knobs.stable_node_chains_prune_millisecs = 0;
         let free_at_start = guest.mm.meminfo().free;
         let ids = vec![guest.id];
         Pair { guest, ids, memories: vec![Memory::new()], current: 0, free_at_start }
@@ -302,6 +320,17 @@ impl<A: Arch> Pair<A> {
                 }
                 Seen::Nothing
             }
+            Op::Ksmd { scans } => {
+                let run = self.guest.mm.ksm.run();
+                if run != KsmRun::Unmerge {
+                    ksm::scan(&mut self.guest, u64::from(scans));
+                }
+                Seen::Nothing
+            }
+            Op::KsmRun { run } => {
+                let run = KsmRun::new(u64::from(run)).expect("a value that there is");
+                seen(self.guest.mm.ksm_set_run(run))
+            }
         }
     }
 
@@ -351,7 +380,9 @@ impl<A: Arch> Pair<A> {
             _ => Ok(()),
         };
         let populate = matches!(advice, advice::POPULATE_READ | advice::POPULATE_WRITE);
-        if !(populate && got == Err(Errno::ENOMEM)) {
+        // Copies of merged pages need room.
+        let copies = advice == advice::UNMERGEABLE;
+        if !((populate || copies) && got == Err(Errno::ENOMEM)) {
             assert_eq!(got, expected, "madvise({advice})");
         }
         for page in pages {

@@ -118,6 +118,9 @@ pub struct KernelConfig {
     pub gup_ro_pin_exclusive_run: bool,
     /// GUP-fast re-checks by `ptep_get_lockless()` (7.x), by `ptep_get()` before.
     pub gup_fast_recheck_lockless: bool,
+    /// A fault says that it wrote (VM_FAULT_WRITE), so that `break_ksm()` looks once for each
+    /// page (until 6.1; removed at the start of the series of `ksm-walk-vma`).
+    pub ksm_fault_write: bool,
     /// The form of `break_ksm()`.
     pub break_ksm: BreakKsm,
     /// The form of the swap layer.
@@ -162,12 +165,12 @@ const PATCHES: &[Patch] = &[
     Patch {
         name: "ksm-walk-vma",
         summary: "break_ksm() by walk_page_range_vma() with one callback",
-        apply: |k, on| k.break_ksm = if on { BreakKsm::WalkVma } else { BreakKsm::FollowPage },
+        apply: |k, on| k.set_break_ksm(BreakKsm::WalkVma, on),
     },
     Patch {
         name: "ksm-walk-vma-pud",
         summary: "break_ksm() by walk_page_range_vma() with two callbacks",
-        apply: |k, on| k.break_ksm = if on { BreakKsm::WalkVmaPud } else { BreakKsm::FollowPage },
+        apply: |k, on| k.set_break_ksm(BreakKsm::WalkVmaPud, on),
     },
     Patch {
         name: "gup-pte-batch",
@@ -245,6 +248,12 @@ impl KernelConfig {
         Ok(config)
     }
 
+    /// Without either patch, `break_ksm()` is what their series replaced.
+    fn set_break_ksm(&mut self, form: BreakKsm, on: bool) {
+        self.break_ksm = if on { form } else { BreakKsm::FollowPage };
+        self.ksm_fault_write = false;
+    }
+
     fn v6_1() -> KernelConfig {
         KernelConfig {
             name: "v6.1".to_owned(),
@@ -253,6 +262,7 @@ impl KernelConfig {
             gup_thp_stride: false,
             gup_longterm_file_refused: false,
             gup_hugetlb_unified: false,
+            ksm_fault_write: true,
             gup_hugetlb_generic: false,
             hugetlb_restore_reserve: false,
             break_ksm: BreakKsm::FollowPage,
@@ -310,6 +320,7 @@ impl KernelConfig {
             gup_batch_own_scan: false,
             gup_ro_pin_exclusive_run: false,
             gup_fast_recheck_lockless: false,
+            ksm_fault_write: false,
             break_ksm: BreakKsm::FolioWalk,
             swap_api: SwapApi::SlotCache,
         }

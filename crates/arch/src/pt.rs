@@ -2,9 +2,9 @@
 
 use crate::hugetlb::{HugeSize, Hugep};
 use crate::pte::{ClearYoungDirty, Pmd, Pte};
-use crate::tlbport::{PteChange, TlbPort};
+use crate::tlbport::{PteChange, TlbOp, TlbPort};
 use crate::{Arch, FaultAccess, Hw, KernelConfig, LeafOnly, Platform, Teardown};
-use events::{Event, Op, Sink};
+use events::{Event, Op, Sink, Span};
 use phys::{MemMap, Ram};
 use units::{CpuId, NrPages, PTRS_PER_TABLE, PhysAddr, Reach, VirtAddr};
 
@@ -238,9 +238,26 @@ impl<P: Platform> Pt<P> {
         self.sink.add(event, n);
     }
 
-    /// Tells the stale-use oracle that a live entry lost rights or its frame.
+    /// Whether somebody looks at every change of an entry: the stale-use oracle, or a trace.
+    #[inline(always)]
+    pub(crate) fn watches_ptes(&self) -> bool {
+        self.tlb.watches_ptes() || self.sink.watches_ptes()
+    }
+
+    /// `cpu` executes a TLB maintenance instruction.
+    pub(crate) fn flush_tlb(&mut self, cpu: CpuId, op: TlbOp) {
+        if self.sink.watches_ptes() {
+            self.sink.flushed(&op.traced(cpu));
+        }
+        self.tlb.flush(cpu, op);
+    }
+
+    /// Tells the stale-use oracle and the trace that a live entry lost rights or its frame.
     #[inline(always)]
     pub(crate) fn pte_changed(&mut self, mm: MmId, va: VirtAddr, reach: Reach) {
+        if self.sink.watches_ptes() {
+            self.sink.pte_changed(Span { start: va, bytes: reach.bytes() });
+        }
         if self.tlb.watches_ptes() {
             let change = PteChange { root: self.root(mm), va, reach, owed_by: self.op };
             self.tlb.pte_changed(change);
@@ -270,7 +287,7 @@ impl<P: Platform> Pt<P> {
     /// entries that come back with the same rights need no flush.
     #[inline(always)]
     pub(crate) fn open_prot_window(&mut self, at: Ptep, nr: NrPages) {
-        if self.tlb.watches_ptes() {
+        if self.watches_ptes() {
             self.prot_window.clear();
             for i in 0..nr.get() {
                 let raw = self.ram.load_u64(at.add(i).slot);

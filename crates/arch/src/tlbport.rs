@@ -1,7 +1,8 @@
 //! The instructions by which the kernel layer reaches the TLBs.
 
+use events::{Flush, Span};
 use std::fmt::Debug;
-use units::{Asid, CpuId, NrPages, PhysAddr, Reach, VirtAddr};
+use units::{Asid, CpuId, NrPages, PAGE_SIZE, PhysAddr, Reach, VirtAddr};
 
 /// Whether an invalidation reaches every CPU or only the one that executes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,31 @@ pub enum TlbOp {
         /// IS or not.
         broadcast: Broadcast,
     },
+}
+
+impl TlbOp {
+    /// The instruction as a trace shows it.
+    pub(crate) fn traced(&self, cpu: CpuId) -> Flush {
+        let page = |va: VirtAddr, pages: u64| {
+            let start = VirtAddr::new(va.get() & !(PAGE_SIZE - 1));
+            Some(Span { start, bytes: pages.saturating_mul(PAGE_SIZE) })
+        };
+        let (name, span, broadcast) = match *self {
+            TlbOp::Invlpg { va } => ("INVLPG", page(va, 1), Broadcast::No),
+            TlbOp::Cr3Reload => ("MOV to CR3", None, Broadcast::No),
+            TlbOp::InvpcidAddr { va, .. } => ("INVPCID address", page(va, 1), Broadcast::No),
+            TlbOp::InvpcidSingle { .. } => ("INVPCID context", None, Broadcast::No),
+            TlbOp::InvpcidAll => ("INVPCID all", None, Broadcast::No),
+            TlbOp::TlbiVa { va, broadcast, .. } => ("TLBI page", page(va, 1), broadcast),
+            TlbOp::TlbiRange { va, pages, broadcast, .. } => {
+                ("TLBI range", page(va, pages.get()), broadcast)
+            }
+            TlbOp::TlbiAsid { broadcast, .. } => ("TLBI ASID", None, broadcast),
+            TlbOp::TlbiAll { broadcast } => ("TLBI all", None, broadcast),
+        };
+        let everywhere = broadcast == Broadcast::Yes;
+        Flush { cpu, everywhere, name, span }
+    }
 }
 
 /// What loading a translation root does to the entries that carry its tag.

@@ -10,6 +10,7 @@ mod lists;
 mod output;
 mod run;
 mod scoreboard_cmd;
+mod slurm;
 mod stat;
 mod study_cmd;
 mod walk;

@@ -1,7 +1,7 @@
 //! `ptescope study`.
 
 use crate::args::{StudyArgs, StudyCommand, StudyMergeArgs, StudyOutputs, StudyRunArgs};
-use crate::output;
+use crate::{output, slurm};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::{Failure, StudyRecord};
 use std::fs;
@@ -15,6 +15,9 @@ pub(crate) fn study(args: &StudyArgs) -> Result<u8, Failure> {
     match &args.command {
         Some(StudyCommand::Merge(args)) => merge(args),
         Some(StudyCommand::List) => list(),
+        Some(StudyCommand::Submit(args)) => slurm::submit(args),
+        Some(StudyCommand::Status(args)) => slurm::status(&args.dir),
+        Some(StudyCommand::Rerun(args)) => slurm::rerun(&args.dir),
         None => run(&args.run),
     }
 }

@@ -182,3 +182,56 @@ fn a_build_without_parquet_says_so_before_it_runs_anything() {
     assert_eq!(output.status.code(), Some(2));
     assert!(!dir.join("cache").exists());
 }
+
+/// A stand-in for Slurm: runs the jobs of an array one after the other, and leaves out those in $DROP.
+const SBATCH: &str = r#"#!/bin/bash
+for arg; do case $arg in --array=*) list=${arg#*=} ;; *.sh) job=$arg ;; esac; done
+for SLURM_ARRAY_TASK_ID in ${list//,/ }; do
+    export SLURM_ARRAY_TASK_ID
+    [[ " $DROP " == *" $SLURM_ARRAY_TASK_ID "* ]] || bash "$job" >/dev/null 2>&1
+done
+echo "Submitted batch job 1 ($list)"
+"#;
+
+#[test]
+fn a_slurm_array_is_submitted_watched_and_finished() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = directory("slurm");
+    write_study(&dir, 10);
+    let bin = dir.join("bin");
+    fs::create_dir(&bin).expect("a directory");
+    fs::write(bin.join("sbatch"), SBATCH).expect("writes");
+    fs::set_permissions(bin.join("sbatch"), fs::Permissions::from_mode(0o755)).expect("a program");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let with_slurm = |args: &[&str], drop: &str| {
+        let output = ptescope(&dir, args).env("PATH", &path).env("DROP", drop).output();
+        let output = output.expect("runs");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).expect("text"))
+    };
+    let submit = ["study", "submit", "many.toml", "--slurm", "jobs", "--shards", "4"];
+    let (code, said) = with_slurm(&submit, "2 3");
+    assert_eq!((code, said.as_str()), (Some(0), "Submitted batch job 1 (1,2,3,4)\n"));
+    // The study is a copy: what happens to the file afterwards does not matter.
+    fs::remove_file(dir.join("many.toml")).expect("removes");
+    let (code, said) = with_slurm(&["study", "status", "jobs"], "");
+    assert_eq!(code, Some(66), "{said}");
+    assert!(
+        said.starts_with("2 of 4 shards are complete; of 10 points 5 are done and 0 failed."),
+        "{said}"
+    );
+    let (code, said) = with_slurm(&["study", "rerun", "jobs"], "");
+    assert_eq!((code, said.as_str()), (Some(0), "Submitted batch job 1 (2,3)\n"));
+    let (code, said) = with_slurm(&["study", "status", "jobs"], "");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("of 10 points 10 are done"), "{said}");
+    let shards: Vec<String> = (1..=4).map(|i| format!("jobs/shard-{i}.jsonl")).collect();
+    let mut merge = vec!["study", "merge", "jobs/study.toml", "--json", "all.jsonl"];
+    merge.extend(shards.iter().map(String::as_str));
+    succeed(&dir, &merge);
+    assert_eq!(fs::read_to_string(dir.join("all.jsonl")).expect("results").lines().count(), 10);
+    let (code, said) = with_slurm(&["study", "rerun", "jobs"], "");
+    assert_eq!((code, said.as_str()), (Some(0), "Every shard is complete.\n"));
+    let (code, said) = with_slurm(&["study", "status", "bin"], "");
+    assert!(code == Some(66) && said.contains("holds no submitted study"), "{said}");
+}

@@ -7,11 +7,15 @@
 //! page are followed without asking; a change of page asks [`Bus::fetch`], which is also the access that the
 //! instruction TLB sees.
 //!
+//! Blocks that are entered often are handed to a [`Native`] compiler, if the CPU was given one; what it does not make
+//! is interpreted.
+//!
 //! FIDELITY: self-modifying-code stores to code are noticed at the end of a block, not at the next instruction.
 
 use crate::block::{Builder, Finished, Step};
 use crate::bus::Bus;
 use crate::exec::{self, Core, Flow, Handler, Threaded};
+use crate::native::{Compiled, Left, Native, NativeBlock};
 use crate::state::CpuState;
 use std::collections::BTreeMap;
 use units::{ArchId, PAGE_SIZE, PhysAddr, VirtAddr};
@@ -24,6 +28,8 @@ const INSNS_MAX: usize = 64;
 const OPS_MAX: usize = 256;
 /// Blocks kept before the cache starts afresh.
 const BLOCKS_MAX: usize = 1 << 16;
+/// Entries of a block after which it is compiled.
+pub const HOT: u32 = 64;
 const JUMP_CACHE_NR: usize = 4096;
 const NO_BLOCK: u32 = u32::MAX;
 /// Not the address of any page.
@@ -134,6 +140,10 @@ struct Block<B: Bus> {
     targets: [u64; 2],
     links: [u32; 2],
     valid: bool,
+    /// Whether native code of it exists.
+    is_native: bool,
+    /// Times it was entered in the interpreter, up to [`HOT`].
+    heat: u32,
     marks: Box<[(u32, u64)]>,
     note: Option<String>,
 }
@@ -154,6 +164,8 @@ pub struct EngineStats {
     pub translated_nr: u64,
     /// Blocks dropped because their page was written or invalidated.
     pub dropped_nr: u64,
+    /// Blocks compiled to native code.
+    pub compiled_nr: u64,
 }
 
 /// One virtual CPU: state of the running thread, and the block cache.
@@ -161,6 +173,8 @@ pub struct Cpu<B: Bus> {
     core: Core<B::Fault>,
     arch: ArchId,
     engine: Engine,
+    native: Option<Box<dyn Native<B>>>,
+    hot: u32,
     blocks: Vec<Block<B>>,
     by_addr: BTreeMap<(u64, u64), u32>,
     by_page: BTreeMap<u64, Vec<u32>>,
@@ -192,6 +206,15 @@ enum Stop<F> {
     Goto(u64, Option<(u32, usize)>),
 }
 
+/// How the data accesses of a block that is left half way were counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    /// All of the block's, before it ran.
+    Ahead,
+    /// One by one.
+    Exactly,
+}
+
 const PAGE_MASK: u64 = PAGE_SIZE - 1;
 
 impl<B: Bus> Cpu<B> {
@@ -201,6 +224,8 @@ impl<B: Bus> Cpu<B> {
             core: Core::new(CpuState::default()),
             arch,
             engine: Engine::default(),
+            native: None,
+            hot: HOT,
             blocks: Vec::new(),
             by_addr: BTreeMap::new(),
             by_page: BTreeMap::new(),
@@ -232,6 +257,12 @@ impl<B: Bus> Cpu<B> {
     /// Chooses the interpreter.
     pub fn set_engine(&mut self, engine: Engine) {
         self.engine = engine;
+    }
+    /// Has blocks compiled to native code when they have been entered `hot` times ([`HOT`] is a good number; at
+    /// least 1). Results do not depend on it.
+    pub fn set_native(&mut self, native: Box<dyn Native<B>>, hot: u32) {
+        self.invalidate_all();
+        (self.native, self.hot) = (Some(native), hot.max(1));
     }
 
     /// Runs from the state's `pc` until something needs attention, at most `max_instructions`
@@ -294,42 +325,132 @@ impl<B: Bus> Cpu<B> {
         page: u64,
         max_instructions: u64,
     ) -> Stop<B::Fault> {
-        let threaded = self.engine == Engine::Threaded;
         loop {
-            let Some(block) = self.blocks.get(id as usize) else {
+            self.compile_if_hot(id);
+            let is_native = self.blocks.get(id as usize).is_some_and(|b| b.is_native);
+            let left = if is_native {
+                self.run_native(bus, id, max_instructions)
+            } else {
+                self.interpret(bus, id, max_instructions)
+            };
+            let (from, slot) = match left {
+                Ok(left) => left,
+                Err(stop) => return stop,
+            };
+            let Some(block) = self.blocks.get(from as usize) else {
                 return Stop::Goto(self.core.s.pc, None);
             };
-            let retired_nr = self.core.retired_nr + block.insns_nr;
-            if retired_nr > max_instructions {
-                let pc = block.pc;
-                return self.run_part(bus, pc, max_instructions - self.core.retired_nr);
-            }
-            // A block that loops to itself stays here, its fields at hand.
-            let mut retired_nr = retired_nr;
-            let (target, next, slot) = loop {
-                self.core.retired_nr = retired_nr;
-                bus.count_accesses(block.accesses_nr);
-                let flow = if threaded {
-                    (block.entry)(&mut self.core, bus, &block.ops)
-                } else {
-                    exec::run_match(&mut self.core, bus, &block.ops)
-                };
-                let slot = match flow {
-                    Flow::Link0 => 0,
-                    Flow::Link1 => 1,
-                    Flow::Indirect => return Stop::Goto(self.core.s.pc, None),
-                    other => return self.stop(bus, id, other),
-                };
-                let next = block.links[slot];
-                retired_nr += block.insns_nr;
-                if next != id || retired_nr > max_instructions || bus.code_dirty() {
-                    break (block.targets[slot], next, slot);
-                }
-            };
+            let (target, next) = (block.targets[slot], block.links[slot]);
             if next == NO_BLOCK || target & !PAGE_MASK != page || bus.code_dirty() {
-                return Stop::Goto(target, Some((id, slot)));
+                return Stop::Goto(target, Some((from, slot)));
+            }
+            let both = block.is_native
+                && self.blocks.get(next as usize).is_some_and(|next| next.is_native);
+            if both && let Some(native) = &mut self.native {
+                native.link(from, slot, next);
             }
             id = next;
+        }
+    }
+
+    /// Interprets block `id`, over and over while it loops to itself and stays cold. Yields the block and the slot
+    /// by which control left.
+    #[inline]
+    fn interpret(
+        &mut self,
+        bus: &mut B,
+        id: u32,
+        max_instructions: u64,
+    ) -> Result<(u32, usize), Stop<B::Fault>> {
+        let threaded = self.engine == Engine::Threaded;
+        let Some(block) = self.blocks.get_mut(id as usize) else {
+            return Err(Stop::Goto(self.core.s.pc, None));
+        };
+        let mut retired_nr = self.core.retired_nr + block.insns_nr;
+        if retired_nr > max_instructions {
+            let pc = block.pc;
+            return Err(self.run_part(bus, pc, max_instructions - self.core.retired_nr));
+        }
+        loop {
+            block.heat = block.heat.saturating_add(1);
+            self.core.retired_nr = retired_nr;
+            bus.count_accesses(block.accesses_nr);
+            let flow = if threaded {
+                (block.entry)(&mut self.core, bus, &block.ops)
+            } else {
+                exec::run_match(&mut self.core, bus, &block.ops)
+            };
+            let slot = match flow {
+                Flow::Link0 => 0,
+                Flow::Link1 => 1,
+                Flow::Indirect => return Err(Stop::Goto(self.core.s.pc, None)),
+                other => {
+                    let at = block.ops.len().saturating_sub(self.core.left_nr + 1);
+                    return Err(self.stop(bus, (id, at), other, Counted::Ahead));
+                }
+            };
+            retired_nr += block.insns_nr;
+            let stays = block.links[slot] == id && block.heat != self.hot;
+            if !stays || retired_nr > max_instructions || bus.code_dirty() {
+                return Ok((id, slot));
+            }
+        }
+    }
+
+    /// Runs native code from block `id` on, as [`interpret`](Cpu::interpret) would interpret it.
+    fn run_native(
+        &mut self,
+        bus: &mut B,
+        id: u32,
+        max_instructions: u64,
+    ) -> Result<(u32, usize), Stop<B::Fault>> {
+        let Some(native) = &mut self.native else { return Err(Stop::Exit(Exit::Limit)) };
+        match native.run(id, &mut self.core, bus, max_instructions) {
+            Left::Link { id, slot } => Ok((id, slot)),
+            Left::Before { id } => {
+                let Some(block) = self.blocks.get(id as usize) else {
+                    return Err(Stop::Exit(Exit::Limit));
+                };
+                let pc = block.pc;
+                if bus.code_dirty() {
+                    return Err(Stop::Goto(pc, None));
+                }
+                Err(self.run_part(bus, pc, max_instructions - self.core.retired_nr))
+            }
+            Left::At { id, op, flow } => match flow {
+                Flow::Link0 => Ok((id, 0)),
+                Flow::Link1 => Ok((id, 1)),
+                Flow::Indirect => Err(Stop::Goto(self.core.s.pc, None)),
+                other => Err(self.stop(bus, (id, op), other, Counted::Exactly)),
+            },
+        }
+    }
+
+    /// Compiles block `id` when it has just become hot.
+    #[inline]
+    fn compile_if_hot(&mut self, id: u32) {
+        let Some(native) = &mut self.native else { return };
+        let Some(block) = self.blocks.get_mut(id as usize) else { return };
+        if block.heat != self.hot || block.is_native {
+            return;
+        }
+        // Asked once.
+        block.heat += 1;
+        let ops: Vec<_> = block.ops.iter().map(|t| t.op).collect();
+        let loops = block.targets.map(|to| block.second.is_none() && to == block.pc);
+        let made = native.compile(id, NativeBlock { ops, insns_nr: block.insns_nr, loops });
+        match made {
+            Compiled::Yes => {
+                block.is_native = true;
+                self.stats.compiled_nr += 1;
+            }
+            Compiled::No => {}
+            Compiled::Full => {
+                native.clear();
+                for block in &mut self.blocks {
+                    (block.is_native, block.heat) = (false, 0);
+                }
+            }
         }
     }
 
@@ -360,21 +481,27 @@ impl<B: Bus> Cpu<B> {
                 let Ok(id) = u32::try_from(self.blocks.len()) else {
                     return Stop::Exit(self.leave(pc, |_| Exit::Limit));
                 };
+                let at = block.ops.len().saturating_sub(self.core.left_nr + 1);
                 self.blocks.push(block);
-                let stop = self.stop(bus, id, other);
+                let stop = self.stop(bus, (id, at), other, Counted::Ahead);
                 self.blocks.pop();
                 stop
             }
         }
     }
 
-    /// Corrects the counts of a block that was left in the middle, and makes the exit.
+    /// Corrects the counts of a block that was left in the middle, at an op, and makes the exit.
     #[cold]
-    fn stop(&mut self, bus: &mut B, id: u32, flow: Flow) -> Stop<B::Fault> {
+    fn stop(
+        &mut self,
+        bus: &mut B,
+        (id, at): (u32, usize),
+        flow: Flow,
+        counted: Counted,
+    ) -> Stop<B::Fault> {
         let Some(block) = self.blocks.get(id as usize) else {
             return Stop::Exit(Exit::Limit);
         };
-        let at = block.ops.len().saturating_sub(self.core.left_nr + 1);
         let insn = block.marks.partition_point(|m| m.0 as usize <= at).saturating_sub(1);
         let pc = block.marks.get(insn).map_or(block.pc, |m| m.1);
         let completes = match flow {
@@ -385,8 +512,10 @@ impl<B: Bus> Cpu<B> {
         };
         let done_nr = insn as u64 + u64::from(completes);
         self.core.retired_nr -= block.insns_nr - done_nr;
-        let accesses: u32 = block.ops.iter().take(at + 1).map(|t| t.op.code.accesses()).sum();
-        bus.count_accesses(i64::from(accesses) - block.accesses_nr);
+        if counted == Counted::Ahead {
+            let accesses: u32 = block.ops.iter().take(at + 1).map(|t| t.op.code.accesses()).sum();
+            bus.count_accesses(i64::from(accesses) - block.accesses_nr);
+        }
         let note = block.note.clone();
         if flow != Flow::Breakpoint {
             self.core.s.pc = pc;
@@ -462,6 +591,9 @@ impl<B: Bus> Cpu<B> {
 
     /// Drops all blocks.
     pub fn invalidate_all(&mut self) {
+        if let Some(native) = &mut self.native {
+            native.clear();
+        }
         self.blocks.clear();
         self.by_addr.clear();
         self.by_page.clear();
@@ -573,6 +705,8 @@ fn bind<B: Bus>(f: Finished, pc: u64, pa: u64, second: Option<(u64, u64)>) -> Bl
         targets: f.targets,
         links: [NO_BLOCK; 2],
         valid: true,
+        is_native: false,
+        heat: 0,
         marks: f.marks.into_boxed_slice(),
         note: f.note,
     }

@@ -159,6 +159,11 @@ macro_rules! define_dispatch {
             match op.code { $(Code::$name => threaded::$name::<B>),* }
         }
 
+        /// Runs one op.
+        pub fn run_one<B: Bus>(core: &mut Core<B::Fault>, bus: &mut B, op: &Op) -> Flow {
+            match op.code { $(Code::$name => ops::$name(core, bus, op)),* }
+        }
+
         /// Runs ops in a match loop.
         pub fn run_match<B: Bus>(
             core: &mut Core<B::Fault>,

@@ -1257,6 +1257,11 @@ macro_rules! define_code {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(u16)]
         pub enum Code { $($(#[$doc])* $name),* }
+
+        impl Code {
+            /// All of them.
+            pub const ALL: &[Code] = &[$(Code::$name),*];
+        }
     };
 }
 for_each_code!(define_code);
@@ -1292,6 +1297,12 @@ impl Code {
             return 1;
         }
         0
+    }
+
+    /// Whether the op leaves the block whatever its operands are.
+    pub const fn ends_block(self) -> bool {
+        let n = self as u16;
+        (n >= Code::Jump as u16 && n <= Code::Breakpoint as u16) || matches!(self, Code::ICacheInv)
     }
 
     /// Which integer slots the op writes.

@@ -15,6 +15,7 @@ pub mod exec;
 pub mod flags;
 pub mod fp;
 pub mod ir;
+pub mod native;
 mod opt;
 pub mod regs;
 pub mod state;
@@ -25,4 +26,5 @@ pub mod x86_64;
 
 pub use bus::{Bus, Scalar};
 pub use engine::{Cpu, Engine, EngineStats, Exit, InsnBytes};
+pub use native::Native;
 pub use state::CpuState;

@@ -1,7 +1,8 @@
 //! Counters per context and op path: a tree whose nodes are (parent, op).
 
-use crate::{Counters, Event, Op, Scope, Sink};
+use crate::{Counters, Event, Flush, Op, Scope, Sink, Span, TraceLog, Tracer};
 use std::collections::BTreeMap;
+use units::CpuId;
 
 /// Index of a [`Node`]; parents come before their children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +62,8 @@ pub struct ByOp {
     suspended: Vec<NodeId>,
     /// The sum over all nodes: virtual time is asked for at every kernel entry.
     total: Counters,
+    /// Writes down what happens when, if somebody asked for it.
+    tracer: Option<Box<Tracer>>,
 }
 
 impl Default for ByOp {
@@ -86,6 +89,24 @@ impl ByOp {
             current: NodeId::ROOT,
             suspended: Vec::new(),
             total: Counters::new(),
+            tracer: None,
+        }
+    }
+
+    /// Writes a trace from now on.
+    pub fn trace(&mut self, tracer: Tracer) {
+        self.tracer = Some(Box::new(tracer));
+    }
+
+    /// The trace, if one was written; it ends here.
+    pub fn take_trace(&mut self) -> Option<TraceLog> {
+        Some(self.tracer.take()?.finish())
+    }
+
+    /// For the trace: the kernel is about to run on `cpu`, at `ns`.
+    pub fn set_clock(&mut self, cpu: CpuId, ns: u64) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.set_clock(cpu, ns, &self.total);
         }
     }
 
@@ -178,6 +199,9 @@ impl Sink for ByOp {
             node.counters.add(function, 1);
             self.total.add(function, 1);
         }
+        if let Some(tracer) = &mut self.tracer {
+            tracer.enter(op, &self.total);
+        }
     }
 
     #[inline]
@@ -185,6 +209,9 @@ impl Sink for ByOp {
         let node = &self.nodes[self.current.index()];
         debug_assert!(matches!(node.label, Label::Op(_)), "exit without enter");
         self.current = node.parent;
+        if let Some(tracer) = &mut self.tracer {
+            tracer.exit(&self.total);
+        }
     }
 
     fn begin(&mut self, context: &str) {
@@ -198,10 +225,33 @@ impl Sink for ByOp {
             }
         };
         self.nodes[self.current.index()].entered += 1;
+        if let Some(tracer) = &mut self.tracer {
+            tracer.begin(context, &self.total);
+        }
     }
 
     fn end(&mut self) {
         self.current = self.suspended.pop().expect("end without begin");
+        if let Some(tracer) = &mut self.tracer {
+            tracer.end(&self.total);
+        }
+    }
+
+    #[inline(always)]
+    fn watches_ptes(&self) -> bool {
+        self.tracer.is_some()
+    }
+
+    fn pte_changed(&mut self, span: Span) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.changed(span, &self.total);
+        }
+    }
+
+    fn flushed(&mut self, flush: &Flush) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.flushed(flush, &self.total);
+        }
     }
 }
 

@@ -6,15 +6,17 @@
 //! instrumented Linux kernels that the counts are checked against, where the event exists there.
 //!
 //! Sinks: `()` counts nothing and costs nothing; [`Counters`] is a flat array; [`ByOp`] keeps one
-//! array per context (syscall, fault, …) and op path.
+//! array per context (syscall, fault, …) and op path, and can write a [`TraceLog`] of what happened when.
 
 mod byop;
 mod list;
 mod op;
+mod trace;
 
 pub use byop::{ByOp, Node, NodeId};
 pub use list::{Event, EventKind};
 pub use op::{Op, Scope};
+pub use trace::{ChangeId, Flush, Record, Span, TRACKS, TraceLimits, TraceLog, Tracer, What};
 
 /// Receives events. A type parameter everywhere, so that `()` compiles to nothing.
 pub trait Sink: std::fmt::Debug {
@@ -29,6 +31,15 @@ pub trait Sink: std::fmt::Debug {
     fn begin(&mut self, context: &str);
     /// The innermost kernel entry ends.
     fn end(&mut self);
+    /// Whether [`Sink::pte_changed`] and [`Sink::flushed`] want to be told: a trace is written.
+    #[inline(always)]
+    fn watches_ptes(&self) -> bool {
+        false
+    }
+    /// An entry lost rights or its frame: a flush of what it translated is owed.
+    fn pte_changed(&mut self, _: Span) {}
+    /// Cached translations were dropped.
+    fn flushed(&mut self, _: &Flush) {}
 }
 
 impl Sink for () {

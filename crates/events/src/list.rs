@@ -136,6 +136,10 @@ events! {
     PageScanZero "page_scan_zero" Struct "Base pages compared with zero at swap-out.";
     PageCompress "page_compress" Struct "Base pages compressed into the swap backing.";
     PageDecompress "page_decompress" Struct "Base pages restored from the swap backing.";
+    PageCompare "page_compare" Struct "Base pages compared with another.";
+    PageChecksum "page_checksum" Struct "Base pages run through a checksum.";
+    PageWalk "page_walk" Struct "Walks started by `walk_page_range()` or `walk_page_range_vma()`.";
+    PageWalkCallback "page_walk_callback" Struct "Indirect calls of the callbacks of a page walk (`struct mm_walk_ops`).";
     PageAlloc "page_alloc" Struct "Blocks taken from the page allocator.";
     PageFree "page_free" Struct "Blocks given back to the page allocator.";
     PtlLock "ptl_lock" Struct "Page-table lock acquisitions.";
@@ -172,7 +176,7 @@ events! {
     FnArchTlbbatchAddPending "fn_arch_tlbbatch_add_pending" Function "Entries of `arch_tlbbatch_add_pending()`.";
     FnArchTlbbatchFlush "fn_arch_tlbbatch_flush" Function "Entries of `arch_tlbbatch_flush()`.";
     FnBreakKsm "fn_break_ksm" Function "Entries of `break_ksm()`.";
-    FnBreakKsmPmdEntry "fn_break_ksm_pmd_entry" Function "Entries of `break_ksm_pmd_entry()` (7.3).";
+    FnBreakKsmPmdEntry "fn_break_ksm_pmd_entry" Function "Entries of `break_ksm_pmd_entry()`, one per callback of the walks that look for KSM pages.";
     FnChangeHugePmd "fn_change_huge_pmd" Function "Entries of `change_huge_pmd()`.";
     FnChangePresentPtes "fn_change_present_ptes" Function "Entries of `change_present_ptes()` (7.3).";
     FnChangeProtection "fn_change_protection" Function "Entries of `change_protection()`.";

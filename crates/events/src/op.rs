@@ -87,7 +87,9 @@ ops! {
     GupFast "gup_fast" Keep Silent;
     GupFastPteRange "gup_fast_pte_range" GupFast FnGupFastPteRange;
     BreakKsm "break_ksm" KsmBreak FnBreakKsm;
-    KsmScan "scan_get_next_rmap_item" KsmScan Silent;
+    UnmergeKsmPages "unmerge_ksm_pages" Keep Silent;
+    ScanGetNextRmapItem "scan_get_next_rmap_item" Keep Silent;
+    CmpAndMergePage "cmp_and_merge_page" KsmScan FnCmpAndMergePage;
     KsmWriteProtect "write_protect_page" KsmWrprot FnWriteProtectPage;
     KsmReplace "replace_page" KsmReplace FnReplacePage;
     ContpteFold "contpte_fold" Keep Silent;

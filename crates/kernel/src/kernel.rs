@@ -110,6 +110,8 @@ pub struct Kernel<P: Platform> {
     pub(crate) pin_longterm_test: Option<Vec<Pfn>>,
     /// Until when khugepaged sleeps.
     khugepaged_sleeps_until_ns: u64,
+    /// Until when ksmd sleeps.
+    ksmd_sleeps_until_ns: u64,
     /// Index into the table, by system call number of this architecture.
     handlers: Vec<Option<u16>>,
     unknown: BTreeMap<u64, u64>,
@@ -162,6 +164,7 @@ where
             log: Log::default(),
             pin_longterm_test: None,
             khugepaged_sleeps_until_ns: 10_000_000_000,
+            ksmd_sleeps_until_ns: 0,
             handlers: syscalls::index(P::Arch::ID),
             unknown: BTreeMap::new(),
             next_id: FIRST_ID,
@@ -304,6 +307,54 @@ where
             let info = SigInfo { signal: Signal::SIGALRM, code: signal::SI_KERNEL, about };
             self.signal_process(id, info);
         }
+    }
+
+    /// Gives `ksmd` its turn, if it is awake: a kernel thread on the CPU with the least to do.
+    /// Returns how many pages it looked at. Source: Linux mm/ksm.c `ksm_scan_thread()`.
+    //
+    // FIDELITY: ksmd-turn — while others run a quantum, ksmd looks at a number of pages; the time that
+    // both take is added up, also where they run on CPUs of their own.
+    pub fn run_ksmd(&mut self, host: &mut dyn Host<P::Sink>) -> u64 {
+        /// Pages of a turn, unless it sleeps before: about what a scheduling slice is enough for.
+        const TURN: u64 = 2048;
+        if !self.mm.ksm.should_run() {
+            return 0;
+        }
+        let now = host.now_ns(&self.mm.pt.sink);
+        if now < self.ksmd_sleeps_until_ns {
+            return 0;
+        }
+        let cpus = CpuMask::first(self.mm.pt.hw.cpus.max(1));
+        let cpu = self.sched.place(&cpus, CpuId::new(0));
+        self.enter_lazy(cpu);
+        self.mm.pt.cpu = cpu;
+        self.events.attribute_to_nobody(&self.mm.pt.sink);
+        self.mm.pt.sink.begin("ksmd");
+        let knobs = &self.mm.ksm.knobs;
+        let (batch, sleep_ns) =
+            (knobs.pages_to_scan, knobs.sleep_millisecs.saturating_mul(1_000_000));
+        let (mut pages, mut wakes) = (0u64, 0u64);
+        while pages < TURN && wakes < TURN && self.mm.ksm.should_run() {
+            pages = pages.saturating_add(self.mm.ksm_do_scan(batch, now));
+            wakes = wakes.saturating_add(1);
+            if sleep_ns > 0 {
+                break;
+            }
+        }
+        self.mm.pt.sink.end();
+        let now = host.now_ns(&self.mm.pt.sink);
+        self.ksmd_sleeps_until_ns = now.saturating_add(sleep_ns);
+        pages
+    }
+
+    /// When `ksmd` goes on; `None` if it has nothing to do.
+    pub fn ksmd_wakes_ns(&self) -> Option<u64> {
+        self.mm.ksm.should_run().then_some(self.ksmd_sleeps_until_ns)
+    }
+
+    /// Ends the sleep of `ksmd`.
+    pub(crate) fn wake_ksmd(&mut self) {
+        self.ksmd_sleeps_until_ns = 0;
     }
 
     /// Called before a task that [`Kernel::schedule`] chose runs user code: finishes the system call that

@@ -111,6 +111,11 @@ impl<P: Platform> Kernel<P> {
         flags.contains(PageFlags::ANON) && !flags.contains(PageFlags::SWAPBACKED)
     }
 
+    /// Whether a frame is a merged page.
+    pub(crate) fn is_ksm(&self, pfn: Pfn) -> bool {
+        self.head_flags(pfn).contains(PageFlags::KSM)
+    }
+
     /// Whether a frame belongs to one process only.
     pub(crate) fn is_exclusive(&self, pfn: Pfn) -> bool {
         self.mm.pt.pages.is_valid(pfn) && self.mm.page_anon_exclusive(pfn)

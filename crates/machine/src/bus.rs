@@ -2,8 +2,10 @@
 
 use crate::guest::{Emulated, Observer};
 use cpu::{Bus, Scalar};
+use jit::HitBus;
 use kernel::Kernel;
-use mmu::{Access, CpuTlb, Fault, HwWalk, Model};
+use mmu::hit::HitShape;
+use mmu::{Access, CpuTlb, Fault, HitPath, HwWalk, Model};
 use phys::Ram;
 use units::{CpuId, PAGE_SIZE, PhysAddr, VirtAddr};
 
@@ -261,6 +263,20 @@ where
             }
         }
         (count, Ok(()))
+    }
+}
+
+impl<A, S, M> HitBus for World<A, S, M>
+where
+    A: HwWalk + arch::Arch,
+    S: Observer,
+    M: Model,
+{
+    const SHAPE: HitShape = CpuTlb::<A, M>::HIT_SHAPE;
+
+    fn hit_path(&mut self) -> HitPath<'_> {
+        let (tlb, ram) = self.parts();
+        tlb.hit_path(ram)
     }
 }
 

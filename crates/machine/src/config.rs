@@ -1,8 +1,19 @@
 //! What a run is asked for.
 
 use arch::KernelConfig;
+use events::TraceLimits;
 use mm::Thp;
 use mmu::Machine;
+
+/// How guest instructions are executed. What a run computes and counts does not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Engine {
+    /// By the interpreter alone.
+    Interp,
+    /// Hot blocks as host code, where the host allows it; the rest by the interpreter.
+    #[default]
+    Jit,
+}
 
 /// Everything that a run depends on, beside the program and its console.
 #[derive(Clone, Debug)]
@@ -27,6 +38,8 @@ pub struct RunConfig {
     pub seed: u64,
     /// Whether the oracles watch.
     pub check: bool,
+    /// How instructions are executed.
+    pub engine: Engine,
     /// What is written to pseudo-files before the program starts, as an init script would do it: path
     /// and text.
     pub boot_writes: Vec<(String, String)>,
@@ -37,6 +50,8 @@ pub struct RunConfig {
     pub first_cpu: Option<u16>,
     /// When to give up.
     pub max_instructions: Option<u64>,
+    /// How much of what happens when is written down, if anything.
+    pub trace: Option<TraceLimits>,
 }
 
 impl RunConfig {
@@ -53,10 +68,12 @@ impl RunConfig {
             env: Vec::new(),
             seed: 0,
             check: false,
+            engine: Engine::default(),
             boot_writes: Vec::new(),
             uid: 0,
             first_cpu: None,
             max_instructions: None,
+            trace: None,
         }
     }
 }

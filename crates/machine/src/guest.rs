@@ -3,10 +3,10 @@
 use crate::bus::World;
 use crate::clock::{Outside, Priced, Pricing};
 use crate::regs::Regs;
-use crate::{Outcome, RunConfig, RunError, RunErrorKind};
+use crate::{Engine, Outcome, RunConfig, RunError, RunErrorKind};
 use arch::{Arm64, Platform, X86_64};
 use cpu::{Cpu, CpuState, Exit};
-use events::{ByOp, Counters, Sink};
+use events::{ByOp, Counters, Event, Sink, Tracer};
 use kernel::{
     Console, CountsByScope, Exception, ExitStatus, Kernel, KernelOptions, Outcome as Next, Program,
     Spawn, TaskId,
@@ -46,23 +46,42 @@ pub fn run(
     pricing: &dyn Pricing,
     console: &mut dyn Console,
 ) -> Result<Outcome, RunError> {
-    match config.machine.arch {
-        ArchId::Arm64 => run_with::<Arm64, ByOp, Exact>(config, elf, ByOp::new(), pricing, console),
-        ArchId::X86_64 => {
-            run_with::<X86_64, ByOp, Exact>(config, elf, ByOp::new(), pricing, console)
-        }
+    let mut sink = ByOp::new();
+    if let Some(limits) = config.trace {
+        sink.trace(Tracer::new(event_prices(pricing), limits));
     }
+    match config.machine.arch {
+        ArchId::Arm64 => run_with::<Arm64, ByOp, Exact>(config, elf, sink, pricing, console),
+        ArchId::X86_64 => run_with::<X86_64, ByOp, Exact>(config, elf, sink, pricing, console),
+    }
+}
+
+/// Picoseconds of one event of each kind.
+fn event_prices(pricing: &dyn Pricing) -> Vec<u64> {
+    const MANY: u64 = 1 << 20;
+    let price = |&event: &Event| {
+        let mut counts = Counters::new();
+        counts.add(event, MANY);
+        pricing.ns(&counts, 0).saturating_mul(1000) / MANY
+    };
+    Event::ALL.iter().map(price).collect()
 }
 
 /// A sink that a run can be made with.
 pub trait Observer: Sink + CountsByScope + Priced + 'static {
     /// What it has counted, by op if it knows.
     fn finish(self) -> ByOp;
+    /// The kernel is about to run on `cpu`, at `ns`; for sinks that write down what happens when.
+    fn set_clock(&mut self, _: CpuId, _: u64) {}
 }
 
 impl Observer for ByOp {
     fn finish(self) -> ByOp {
         self
+    }
+
+    fn set_clock(&mut self, cpu: CpuId, ns: u64) {
+        ByOp::set_clock(self, cpu, ns);
     }
 }
 
@@ -106,6 +125,23 @@ where
 {
     cpu: Cpu<World<A, S, M>>,
     task: Option<TaskId>,
+}
+
+impl<A, S, M> Vcpu<A, S, M>
+where
+    A: HwWalk + arch::Arch,
+    S: Observer,
+    M: Model,
+{
+    fn new(engine: Engine) -> Self {
+        let mut cpu = Cpu::new(arch_of::<A>());
+        if engine == Engine::Jit
+            && let Some(native) = jit::native()
+        {
+            cpu.set_native(native, cpu::engine::HOT);
+        }
+        Vcpu { cpu, task: None }
+    }
 }
 
 struct Guest<'a, A, S, M>
@@ -177,9 +213,7 @@ where
         world.ns_per_kilo_instruction = pricing.ns(&Counters::new(), 1024);
         let mut guest = Guest {
             world,
-            vcpus: (0..config.machine.hw.cpus.max(1))
-                .map(|_| Vcpu { cpu: Cpu::new(arch_of::<A>()), task: None })
-                .collect(),
+            vcpus: (0..config.machine.hw.cpus.max(1)).map(|_| Vcpu::new(config.engine)).collect(),
             saved: BTreeMap::new(),
             outside: Outside::new(pricing, console),
             config,
@@ -228,7 +262,9 @@ where
                 let now = self.outside.ns(&self.world.kernel.mm.pt.sink);
                 self.world.kernel.wake_expired(now);
             }
-            if idle && !self.skip_idle_time() {
+            let before = self.outside.ns(&self.world.kernel.mm.pt.sink);
+            self.world.kernel.run_ksmd(&mut self.outside);
+            if idle && !self.skip_idle_time(before) {
                 let message =
                     "every task waits for something that cannot happen; the program is deadlocked";
                 return Err(RunError::new(RunErrorKind::Limit, message.to_owned()));
@@ -236,12 +272,21 @@ where
         }
     }
 
-    /// No task can run: time passes until a wait ends. Says whether one will.
-    fn skip_idle_time(&mut self) -> bool {
+    /// No task can run: time passes until a wait ends or `ksmd` wakes. Says whether a wait will
+    /// end. The round that is over began at `before`.
+    fn skip_idle_time(&mut self, before: u64) -> bool {
+        /// What a round of `ksmd` takes if nothing that it does has a price.
+        const ROUND_NS: u64 = 1_000_000;
         let Some(deadline) = self.world.kernel.next_deadline() else { return false };
         let now = self.outside.ns(&self.world.kernel.mm.pt.sink);
-        self.outside.idle_ns += deadline.saturating_sub(now);
-        self.world.kernel.wake_expired(deadline.max(now));
+        let until = match self.world.kernel.ksmd_wakes_ns() {
+            Some(wakes) if wakes <= now && now > before => now,
+            Some(wakes) if wakes <= now => deadline.min(now.saturating_add(ROUND_NS)),
+            Some(wakes) => deadline.min(wakes),
+            None => deadline,
+        };
+        self.outside.idle_ns += until.saturating_sub(now);
+        self.world.kernel.wake_expired(until.max(now));
         true
     }
 
@@ -252,6 +297,7 @@ where
         self.world.kernel.mm.pt.cpu = cpu;
         let task = self.world.kernel.schedule(cpu);
         self.load_registers(n, task);
+        self.set_trace_clock(cpu);
         let task = task?;
         let next = {
             let state = self.vcpus[n].cpu.state_mut();
@@ -262,6 +308,15 @@ where
             return Some(self.after());
         }
         Some(self.run_task(n, task))
+    }
+
+    /// Tells a trace where and when the kernel is about to run.
+    fn set_trace_clock(&mut self, cpu: CpuId) {
+        let sink = &mut self.world.kernel.mm.pt.sink;
+        if sink.watches_ptes() {
+            let now = self.outside.ns(sink);
+            sink.set_clock(cpu, now);
+        }
     }
 
     /// Makes CPU `n` hold the registers of `task`.
@@ -343,6 +398,7 @@ where
             let retired = self.vcpus[n].cpu.retired_nr();
             self.outside.instructions += retired;
             left = left.saturating_sub(retired);
+            self.set_trace_clock(self.world.cpu);
             let next = match self.handle(n, task, exit) {
                 Ok(next) => next,
                 Err(error) => return Turn::Over(Err(error)),
@@ -425,18 +481,23 @@ where
         }
         let virtual_ns = self.outside.ns(&self.world.kernel.mm.pt.sink);
         let kernel = self.world.kernel;
+        let exit = kernel.exit_status().unwrap_or(ExitStatus::Exited(0));
+        let unknown_syscalls = kernel.unknown_syscalls();
+        let dmesg = kernel.dmesg();
         let thp = Thp::orders().map(|o| (o, kernel.mm.thp.size(o).stats)).collect();
+        let mut sink = kernel.mm.pt.sink.finish();
         Ok(Outcome {
             arch: arch_of::<A>(),
-            exit: kernel.exit_status().unwrap_or(ExitStatus::Exited(0)),
+            exit,
             instructions: self.outside.instructions,
             tlb: kernel.mm.pt.tlb.stats(),
             vmstat: kernel.mm.vmstat.clone(),
             thp,
             virtual_ns,
-            dmesg: kernel.dmesg(),
-            unknown_syscalls: kernel.unknown_syscalls(),
-            sink: kernel.mm.pt.sink.finish(),
+            dmesg,
+            unknown_syscalls,
+            trace: sink.take_trace(),
+            sink,
         })
     }
 }

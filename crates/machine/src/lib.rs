@@ -20,7 +20,7 @@ pub mod walk;
 pub use arch::{BreakKsm, KernelConfig, SwapApi, UnknownKernel};
 pub use bus::World;
 pub use clock::{FreeClock, Pricing};
-pub use config::RunConfig;
+pub use config::{Engine, RunConfig};
 pub use error::{RunError, RunErrorKind};
 pub use guest::{Emulated, Observer, QUANTUM, run, run_with};
 pub use kernel::{Console, ExitStatus, LoadError, LoadErrorKind, Stream, UnknownSyscall};

@@ -1,6 +1,6 @@
 //! What a run yields.
 
-use events::ByOp;
+use events::{ByOp, TraceLog};
 use kernel::{ExitStatus, UnknownSyscall};
 use mm::{MthpStats, VmStat};
 use mmu::TlbStats;
@@ -25,6 +25,8 @@ pub struct Outcome {
     pub thp: Vec<(Order, MthpStats)>,
     /// Virtual time at the end.
     pub virtual_ns: u64,
+    /// What happened when, if it was to be written down.
+    pub trace: Option<TraceLog>,
     /// The kernel's log.
     pub dmesg: Vec<String>,
     /// System calls that do not exist here.

@@ -32,6 +32,7 @@ impl<P: Platform> Mm<P> {
                 to.tlb_batch_flushed = from.tlb_batch_flushed;
             }
         }
+        self.ksm_fork(parent, child);
         for id in from.tree.into_values() {
             let vma = *self.vma(id);
             if vma.flags.contains(VmFlags::DONTFORK) {

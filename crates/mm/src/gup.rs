@@ -458,6 +458,14 @@ fn record<P: Platform>(
     Ok(stride)
 }
 
+/// The page at an address, with a reference, if it is there.
+/// Source: Linux v6.1 mm/gup.c `follow_page()`, with FOLL_GET and FOLL_REMOTE.
+pub(crate) fn follow_page<P: Platform>(mm: &mut Mm<P>, id: VmaId, va: VirtAddr) -> Option<Pfn> {
+    let (vma, end) = (*mm.vma(id), va.wrapping_add(PAGE_SIZE));
+    let walk = Walk { id, vma, va, end, flags: Foll::GET | Foll::REMOTE };
+    follow_page_mask(mm, &walk).ok().map(|followed| followed.page)
+}
+
 /// The page at an address, with a reference or pin if asked for. From the root each time.
 /// Source: Linux mm/gup.c `follow_page_mask()`, `follow_p4d_mask()`, `follow_pud_mask()`.
 fn follow_page_mask<P: Platform>(mm: &mut Mm<P>, walk: &Walk) -> Follow {

@@ -2,7 +2,7 @@
 //!
 //! One file per Linux file, functions named as there, so that a reader can hold both open:
 //! `memory` (faults, COW, zap), `fork` (copying), `gup`, `gup_test`, `mmap`, `mprotect`, `mremap`,
-//! `madvise`, `mlock`, `mseal`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`,
+//! `madvise`, `mlock`, `mseal`, `ksm`, `pagewalk`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`,
 //! `khugepaged`, `migrate`, `mmu_gather`, `page_alloc`, `filemap`, `hugetlb`, `task_mmu`, `debug`; ours are `folio`,
 //! `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and `validate`.
 //!
@@ -24,6 +24,7 @@ mod gup_test;
 mod huge_memory;
 mod hugetlb;
 mod khugepaged;
+mod ksm;
 mod madvise;
 mod memory;
 mod migrate;
@@ -35,6 +36,7 @@ mod mremap;
 mod mseal;
 mod page_alloc;
 mod page_vma_mapped;
+mod pagewalk;
 mod pte_batch;
 mod rmap;
 mod stats;
@@ -54,6 +56,7 @@ pub use gup::Foll;
 pub use gup_test::{GupTest, GupTestCommand, GupTestPages};
 pub use hugetlb::{HugePool, ResvId};
 pub use khugepaged::Khugepaged;
+pub use ksm::{Ksm, KsmKnobs, KsmRun, KsmStats, MmKsm, Switch};
 pub use madvise::advice;
 pub use memory::{Access, FaultSignal};
 pub use mlock::{Lock, Mcl};
@@ -103,6 +106,8 @@ pub struct Mm<P: Platform> {
     pub khugepaged: Khugepaged,
     /// /proc/vmstat.
     pub vmstat: VmStat,
+    /// Kernel samepage merging.
+    pub ksm: Ksm,
     mms: Vec<MmStruct>,
     vmas: Vec<Vma>,
     free_vmas: Vec<VmaId>,
@@ -174,6 +179,7 @@ impl<P: Platform> Mm<P> {
             thp: config.thp,
             khugepaged: Khugepaged::default(),
             vmstat: VmStat::default(),
+            ksm: Ksm::default(),
             mms: Vec::new(),
             vmas: Vec::new(),
             free_vmas: Vec::new(),
@@ -218,6 +224,7 @@ impl<P: Platform> Mm<P> {
 
     /// `mmput()` of the last user: the address space and everything in it goes away.
     pub fn mmput(&mut self, mm: MmId) {
+        self.ksm_exit(mm);
         memory::exit_mmap(self, mm);
     }
 

@@ -2,15 +2,19 @@
 
 use crate::errno::Errno;
 use crate::folio::Folio;
+use crate::ksm::Switch;
 use crate::mmap::page_align;
 use crate::mmu_gather::MmuGather;
 use crate::mseal::can_modify_vma_madv;
+use crate::pagewalk::{Action, Callbacks, MmWalk, MmWalkOps, Span, Step, walk_page_range};
 use crate::pte_batch::Fpb;
 use crate::vma::{VmFlags, VmaId};
 use crate::{Mm, huge_memory, hugetlb, memory, vmscan};
-use arch::{ClearYoungDirty, MmId, Platform, Pmdp, Pte, Ptep, SwapApi, Teardown};
-use events::{Event, Op};
+use arch::{ClearYoungDirty, MmId, Platform, Pmdp, Pte, Ptep, Teardown};
+use events::Op;
 use phys::PageFlags;
+use std::convert::Infallible;
+use std::ops::ControlFlow;
 use units::{NrPages, PAGE_SIZE, PMD_SIZE, VirtAddr};
 
 /// MADV_* numbers (Linux uapi mman-common.h).
@@ -192,7 +196,12 @@ impl<P: Platform> Mm<P> {
                 self.set_vma_flags(id, start, end, VmFlags::empty(), VmFlags::WIPEONFORK);
                 Ok(())
             }
-            // FIDELITY: no-ksm MADV_MERGEABLE is refused, as without CONFIG_KSM
+            advice::MERGEABLE | advice::UNMERGEABLE => {
+                let on = if advice == advice::MERGEABLE { Switch::On } else { Switch::Off };
+                let flags = self.ksm_madvise(id, start, end, on)?;
+                self.set_vma_flags(id, start, end, flags - vma.flags, vma.flags - flags);
+                Ok(())
+            }
             _ => Err(Errno::EINVAL),
         }
     }
@@ -239,9 +248,8 @@ impl<P: Platform> Mm<P> {
         };
         let mm = &mut *self.enter(op);
         let mut gather = MmuGather::new(vma.mm, Teardown::Partial);
-        mm.walk_pmds(vma.mm, start, end, |mm, pmdp, va, next| {
-            madvise_cold_or_pageout_pte_range(mm, &mut gather, pmdp, va, next, cooling);
-        });
+        let mut ops = ColdWalk { gather: &mut gather, cooling };
+        let ControlFlow::Continue(()) = walk_page_range(mm, vma.mm, Span { start, end }, &mut ops);
         gather.end_vma(mm);
         gather.finish(mm);
         Ok(())
@@ -253,9 +261,8 @@ impl<P: Platform> Mm<P> {
         let owner = mm.vma(id).mm;
         let mut gather = MmuGather::new(owner, Teardown::Partial);
         mm.update_hiwater_rss(owner);
-        mm.walk_pmds(owner, start, end, |mm, pmdp, va, next| {
-            madvise_free_pte_range(mm, &mut gather, pmdp, va, next);
-        });
+        let mut ops = FreeWalk { gather: &mut gather };
+        let ControlFlow::Continue(()) = walk_page_range(mm, owner, Span { start, end }, &mut ops);
         gather.end_vma(mm);
         gather.finish(mm);
     }
@@ -278,28 +285,49 @@ impl<P: Platform> Mm<P> {
         }
         gather.finish(mm);
     }
+}
 
-    /// `walk_page_range()` with a `pmd_entry` callback: each present PMD entry of the range.
-    pub(crate) fn walk_pmds(
+/// `cold_walk_ops`, `pageout_walk_ops`.
+struct ColdWalk<'a> {
+    gather: &'a mut MmuGather,
+    cooling: Cooling,
+}
+
+impl<P: Platform> MmWalkOps<P> for ColdWalk<'_> {
+    type Stop = Infallible;
+    const CALLBACKS: Callbacks = Callbacks::PMD_ENTRY;
+
+    fn pmd_entry(
         &mut self,
-        id: MmId,
-        start: VirtAddr,
-        end: VirtAddr,
-        mut pmd_entry: impl FnMut(&mut Mm<P>, Pmdp, VirtAddr, VirtAddr),
-    ) {
-        if self.pt.kernel.swap_api == SwapApi::SlotCache {
-            self.fentry(Event::FnWalkPageRange);
-        }
-        let mut va = start;
-        while va < end {
-            let next = memory::pmd_addr_end(va, end);
-            if let Some(pmdp) = self.pt.pmd_offset(id, va)
-                && !self.pt.pmdp_get(pmdp).is_none()
-            {
-                pmd_entry(self, pmdp, va, next);
-            }
-            va = next;
-        }
+        mm: &mut Mm<P>,
+        _: &MmWalk,
+        pmdp: Pmdp,
+        span: Span,
+    ) -> Step<Infallible> {
+        let Span { start, end } = span;
+        madvise_cold_or_pageout_pte_range(mm, self.gather, pmdp, start, end, self.cooling);
+        Step::Continue(Action::Subtree)
+    }
+}
+
+/// `madvise_free_walk_ops`.
+struct FreeWalk<'a> {
+    gather: &'a mut MmuGather,
+}
+
+impl<P: Platform> MmWalkOps<P> for FreeWalk<'_> {
+    type Stop = Infallible;
+    const CALLBACKS: Callbacks = Callbacks::PMD_ENTRY;
+
+    fn pmd_entry(
+        &mut self,
+        mm: &mut Mm<P>,
+        _: &MmWalk,
+        pmdp: Pmdp,
+        span: Span,
+    ) -> Step<Infallible> {
+        madvise_free_pte_range(mm, self.gather, pmdp, span.start, span.end);
+        Step::Continue(Action::Subtree)
     }
 }
 
@@ -481,7 +509,9 @@ fn free_present_pte<P: Platform>(
             return split_partly_covered(mm, at.mm, folio, nr);
         }
     }
-    if mm.folio_mapcount(folio) != nr.get() {
+    // FIDELITY: ksm-lazyfree a merged page is never marked lazyfree: another page may merge with it
+    // later, and be lost with it
+    if mm.folio_mapcount(folio) != nr.get() || mm.folio_test_ksm(folio) {
         return nr.get();
     }
     if mm.folio_test(folio, PageFlags::SWAPCACHE) && !mm.folio_free_swap(folio) {

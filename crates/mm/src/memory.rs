@@ -83,7 +83,6 @@ impl<P: Platform> Mm<P> {
         access: Access,
     ) -> Result<(), FaultSignal> {
         self.pt.count(Event::PageFaultTrap, 1);
-        self.vmstat.pgfault += 1;
         let found = self.find_vma(id, va).ok_or(FaultSignal::SegvMapErr)?;
         let vma_id = match self.vma(found).start <= va {
             true => found,
@@ -199,6 +198,8 @@ pub(crate) fn handle_mm_fault<P: Platform>(
     access: FaultAccess,
 ) -> Result<(), FaultSignal> {
     let mm = &mut *mm.enter(Op::HandleMmFault);
+    // mm_account_fault()
+    mm.vmstat.pgfault += 1;
     let vma = *mm.vma(id);
     let va = va.align_down(PAGE_SIZE);
     if let Some(size) = vma.huge {
@@ -365,6 +366,9 @@ fn do_swap_page<P: Platform>(
         return Err(FaultSignal::Bus);
     }
     let folio = match mm.swap.cached(leaf.offset) {
+        Some(pfn) if ksm_needs_to_copy(mm, &vmf, pfn) => {
+            return do_swap_copy(mm, &vmf, at, orig, pfn);
+        }
         Some(pfn) => mm.page_folio(pfn),
         None => swapin_sync(mm, &vmf, at, orig).ok_or(FaultSignal::OutOfMemory)?,
     };
@@ -383,6 +387,63 @@ fn do_swap_page<P: Platform>(
     if vmf.access == FaultAccess::Write && !entry.is_write() {
         return do_wp_page(mm, vmf, at, entry);
     }
+    Ok(())
+}
+
+/// Whether a page in the swap cache cannot be mapped at the faulting address, because from there
+/// it would not be found again: pages that were merged share a slot, from anywhere.
+/// Source: Linux mm/ksm.c `ksm_might_need_to_copy()`.
+fn ksm_needs_to_copy<P: Platform>(mm: &Mm<P>, vmf: &VmFault, page: Pfn) -> bool {
+    let folio = mm.page_folio(page);
+    if mm.folio_test_ksm(folio) {
+        return !mm.ksm_page_is_stable(folio);
+    }
+    mm.folio_test(folio, PageFlags::ANON) && !mm.rmap_finds(folio, page, vmf.id, vmf.va)
+}
+
+/// A copy of a page in the swap cache, which its slot has no more to do with.
+/// Source: Linux mm/memory.c `do_swap_page()`.
+fn do_swap_copy<P: Platform>(
+    mm: &mut Mm<P>,
+    vmf: &VmFault,
+    at: Ptep,
+    orig: Pte<P::Arch>,
+    page: Pfn,
+) -> Result<(), FaultSignal> {
+    let cached = mm.page_folio(page);
+    // Held while the allocation may reclaim what it finds.
+    mm.folio_ref_add(cached, 1);
+    let copy = mm.folio_alloc_reclaiming(Order::ZERO);
+    let Some(copy) = copy else {
+        mm.folio_put_refs(cached, 1);
+        return Err(FaultSignal::OutOfMemory);
+    };
+    mm.pt.count(Event::PageCopy, 1);
+    mm.pt.ram.copy_frame(copy.pfn, page);
+    mm.vmstat.ksm_swpin_copy += 1;
+    mm.lock_ptl();
+    debug_assert_eq!(Pte::<P::Arch>::from_raw(mm.pt.ram.load_u64(at.slot)), orig);
+    mm.add_rss_anon(vmf.vma.mm, 1);
+    mm.add_rss_swapents(vmf.vma.mm, -1);
+    let young = Pte::new(copy.pfn, mm.base_prot(&vmf.vma)).mkyoung();
+    let mut pte = match vmf.access == FaultAccess::Write && !orig.is_swp_uffd_wp() {
+        true => maybe_mkwrite(young.mkdirty(), &vmf.vma),
+        false => young,
+    };
+    if orig.is_swp_soft_dirty() {
+        pte = pte.mksoft_dirty();
+    }
+    if orig.is_swp_uffd_wp() {
+        pte = pte.mkuffd_wp();
+    }
+    mm.folio_add_new_anon_rmap(copy, vmf.id, vmf.va);
+    mm.folio_add_lru(copy);
+    // Nothing on the device holds its contents.
+    mm.folio_set(copy, PageFlags::DIRTY);
+    mm.folio_put_swap(cached, page, NrPages::ONE);
+    mm.folio_free_swap(cached);
+    mm.pt.set_pte_at(at, pte);
+    mm.folio_put_refs(cached, 1);
     Ok(())
 }
 
@@ -614,6 +675,9 @@ fn do_wp_page<P: Platform>(
         }
         return Ok(());
     }
+    if folio.is_some_and(|folio| mm.folio_test_ksm(folio)) {
+        mm.vmstat.cow_ksm += 1;
+    }
     wp_page_copy(mm, vmf, at, orig, folio)
 }
 
@@ -631,7 +695,7 @@ fn wp_can_reuse_anon_folio<P: Platform>(mm: &mut Mm<P>, folio: Folio) -> bool {
             && !mm.folio_mapped_by_many(folio);
     }
     let cached = u32::from(mm.folio_test(folio, PageFlags::SWAPCACHE));
-    if mm.folio_ref_count(folio) > 1 + cached {
+    if mm.folio_test_ksm(folio) || mm.folio_ref_count(folio) > 1 + cached {
         return false;
     }
     if cached == 1 {
@@ -643,6 +707,17 @@ fn wp_can_reuse_anon_folio<P: Platform>(mm: &mut Mm<P>, folio: Folio) -> bool {
 /// `maybe_mkwrite()`: a write forced on a mapping that forbids it leaves the entry read-only.
 fn maybe_mkwrite<A: Arch>(pte: Pte<A>, vma: &Vma) -> Pte<A> {
     if vma.flags.contains(VmFlags::WRITE) { pte.mkwrite() } else { pte }
+}
+
+/// An unshared page is no written page: what tracks writes stays as it was.
+fn keep_tracking_bits<A: Arch>(mut pte: Pte<A>, orig: Pte<A>) -> Pte<A> {
+    if orig.is_soft_dirty() {
+        pte = pte.mksoft_dirty();
+    }
+    if orig.is_uffd_wp() {
+        pte = pte.mkuffd_wp();
+    }
+    pte
 }
 
 /// Source: Linux mm/memory.c `wp_page_reuse()`.
@@ -698,11 +773,14 @@ fn wp_page_copy_held<P: Platform>(
             mm.add_rss_anon(vmf.vma.mm, 1);
         }
         Some(_) => {}
-        None => mm.add_rss_anon(vmf.vma.mm, 1),
+        None => {
+            mm.ksm_might_unmap_zero_page(vmf.vma.mm, orig);
+            mm.add_rss_anon(vmf.vma.mm, 1);
+        }
     }
     let young = Pte::new(new.pfn, mm.base_prot(&vmf.vma)).mkyoung();
     let entry = match vmf.access {
-        FaultAccess::Unshare => young,
+        FaultAccess::Unshare => keep_tracking_bits(young, orig),
         FaultAccess::Read | FaultAccess::Write => maybe_mkwrite(young.mkdirty(), &vmf.vma),
     };
     mm.pt.ptep_clear_flush(at);
@@ -993,6 +1071,7 @@ fn zap_present_ptes<P: Platform>(
     mm.fentry(Event::FnZapPresentPtes);
     let Some(folio) = mm.vm_normal_folio(pte) else {
         // The zero page: no rmap, no reference.
+        mm.ksm_might_unmap_zero_page(at.mm, pte);
         mm.pt.get_and_clear_full_ptes(at, NrPages::ONE, gather.teardown);
         gather.remove_tlb_entries(at.va, NrPages::ONE);
         return (NrPages::ONE, Room::Left);

@@ -4,10 +4,13 @@
 
 use crate::errno::Errno;
 use crate::mmap::page_align;
+use crate::pagewalk::{Action, Callbacks, MmWalk, MmWalkOps, Span, Step, walk_page_range};
 use crate::vma::{VmFlags, Vma, VmaId};
 use crate::{Mm, memory};
 use arch::{Arch, MmId, Platform, Pmdp};
-use units::{NrPages, PAGE_SIZE, VirtAddr};
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+use units::{PAGE_SIZE, VirtAddr};
 
 bitflags::bitflags! {
     /// MCL_* of mlockall.
@@ -190,7 +193,8 @@ impl<P: Platform> Mm<P> {
     /// Visits what is mapped already. Source: Linux mm/mlock.c `mlock_vma_pages_range()`.
     fn mlock_vma_pages_range(&mut self, id: VmaId) {
         let vma = *self.vma(id);
-        self.walk_pmds(vma.mm, vma.start, vma.end, mlock_pte_range);
+        let span = Span { start: vma.start, end: vma.end };
+        let ControlFlow::Continue(()) = walk_page_range(self, vma.mm, span, &mut MlockWalk);
     }
 
     /// Pages of the range that are locked already. Source: Linux mm/mlock.c
@@ -231,14 +235,33 @@ fn whole_pages(start: VirtAddr, len: u64) -> Result<(VirtAddr, VirtAddr), Errno>
     Ok((start, start.checked_add(len).ok_or(Errno::EINVAL)?))
 }
 
+/// `mlock_walk_ops`.
+struct MlockWalk;
+
+impl<P: Platform> MmWalkOps<P> for MlockWalk {
+    type Stop = Infallible;
+    const CALLBACKS: Callbacks = Callbacks::PMD_ENTRY;
+
+    fn pmd_entry(
+        &mut self,
+        mm: &mut Mm<P>,
+        _: &MmWalk,
+        pmdp: Pmdp,
+        span: Span,
+    ) -> Step<Infallible> {
+        mlock_pte_range(mm, pmdp, span);
+        Step::Continue(Action::Subtree)
+    }
+}
+
 /// Source: Linux mm/mlock.c `mlock_pte_range()`.
-fn mlock_pte_range<P: Platform>(mm: &mut Mm<P>, pmdp: Pmdp, start: VirtAddr, end: VirtAddr) {
+fn mlock_pte_range<P: Platform>(mm: &mut Mm<P>, pmdp: Pmdp, span: Span) {
     mm.lock_ptl();
     if mm.pt.pmdp_get(pmdp).is_leaf() {
         return;
     }
-    let Some(first) = mm.pt.pte_offset(pmdp, start) else { return };
-    let pages = NrPages::covering(end.bytes_since(start)).get();
+    let Some(first) = mm.pt.pte_offset(pmdp, span.start) else { return };
+    let pages = span.pages().get();
     let mut i = 0;
     while i < pages {
         let at = first.add(i);

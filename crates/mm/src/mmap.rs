@@ -4,6 +4,7 @@
 
 use crate::errno::Errno;
 use crate::filemap::FileId;
+use crate::ksm::MmKsm;
 use crate::mmu_gather::MmuGather;
 use crate::task_mmu::has_soft_dirty;
 use crate::vma::{Mdwe, MmStruct, Rss, VmFlags, VmProt, Vma, VmaId};
@@ -114,6 +115,7 @@ impl<P: Platform> Mm<P> {
             pgtables: 1,
             tlb_batch_pending: 0,
             tlb_batch_flushed: 0,
+            ksm: MmKsm::default(),
         });
         Ok(id)
     }
@@ -348,6 +350,7 @@ impl<P: Platform> Mm<P> {
             self.do_munmap(mm, at, end);
         }
         let id = self.map_new_vma(mm, (at, end), prot, flags, backing)?;
+        self.ksm_add_vma(id);
         self.merge_vma(id);
         if flags.contains(MapFlags::POPULATE) || vma.flags.contains(VmFlags::LOCKED) {
             // mm_populate() ignores failure.

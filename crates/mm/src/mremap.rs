@@ -3,6 +3,7 @@
 //! Source: Linux mm/mremap.c.
 
 use crate::errno::Errno;
+use crate::ksm::Switch;
 use crate::mmap::{Backing, MAX_MAP_COUNT, MapFlags, page_align};
 use crate::mseal::can_modify_vma;
 use crate::pte_batch::Fpb;
@@ -214,6 +215,8 @@ impl<P: Platform> Mm<P> {
         if self.mm_struct(remap.mm).tree.len() + 3 >= MAX_MAP_COUNT {
             return Err(Errno::ENOMEM);
         }
+        // A merged page is found by the address that it was merged at.
+        self.ksm_madvise(id, remap.addr, remap.old_end(), Switch::Off)?;
         // Memory that nobody has touched yet has no pages to be found by their old offset.
         let pgoff = match old.is_anonymous() && old.anon_vma.is_none() {
             true => to.vpn().get(),

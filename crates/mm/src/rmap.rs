@@ -7,7 +7,7 @@ use crate::huge_memory::{Freeze, Mapping};
 use crate::page_vma_mapped::{Mapped, PageVmaMappedWalk, Pvmw};
 use crate::pte_batch::Fpb;
 use crate::vma::{VmFlags, Vma, VmaId};
-use crate::{Mm, huge_memory};
+use crate::{Mm, huge_memory, ksm};
 use arch::{FlushRange, LeafOnly, Platform, Pmdp, Pte, Ptep, SwapApi, Teardown};
 use events::{Event, Op};
 use phys::PageFlags;
@@ -101,10 +101,19 @@ impl<P: Platform> Mm<P> {
 
     /// For `validate()`: whether a walk from the folio would come to `va` of the VMA.
     pub(crate) fn rmap_finds(&self, folio: Folio, page: Pfn, id: VmaId, va: VirtAddr) -> bool {
+        if self.folio_test_ksm(folio) {
+            // A fork is not found once ksmd has dropped the item that it descends from.
+            return true;
+        }
         let head = self.pt.pages.page(folio.pfn);
         let index = head.index + folio.index_of(page);
         self.anon_vmas.vmas[head.mapping as usize].contains(&id)
             && self.vma(id).address_of(index) == Some(va)
+    }
+
+    /// VMAs that may map pages created under the anon_vma.
+    pub(crate) fn anon_vma_members(&self, anon_vma: AnonVmaId) -> &[VmaId] {
+        &self.anon_vmas.vmas[anon_vma.0 as usize]
     }
 
     /// `unlink_anon_vmas()`.
@@ -119,6 +128,9 @@ impl<P: Platform> Mm<P> {
         let head = self.pt.pages.page(folio.pfn);
         if !head.flags.contains(PageFlags::ANON) {
             return Vec::new();
+        }
+        if self.folio_test_ksm(folio) {
+            return ksm::rmap_walk_ksm(self, folio);
         }
         let pages = folio.nr_pages().get();
         self.anon_vmas.vmas[head.mapping as usize]

@@ -1,9 +1,12 @@
 //! Looking at and resetting what page tables remember of accesses. Source: Linux fs/proc/task_mmu.c.
 
 use crate::Mm;
+use crate::pagewalk::{Action, Callbacks, MmWalk, MmWalkOps, Span, Step, walk_page_range};
 use crate::vma::{VmFlags, Vma};
 use arch::{Arch, FlushRange, LeafOnly, MmId, Platform, Pmdp, Pte, Ptep};
 use phys::PageFlags;
+use std::convert::Infallible;
+use std::ops::ControlFlow;
 use units::{NrPages, Reach, VirtAddr};
 
 /// What a number written to `clear_refs` asks for.
@@ -75,9 +78,9 @@ impl<P: Platform> Mm<P> {
             if skipped || vma.flags.contains(VmFlags::HUGETLB) {
                 continue;
             }
-            self.walk_pmds(mm, vma.start, vma.end, |mm, pmdp, from, to| {
-                clear_refs_pte_range(mm, &vma, pmdp, from, to, what);
-            });
+            let span = Span { start: vma.start, end: vma.end };
+            let mut ops = ClearRefsWalk { vma, what };
+            let ControlFlow::Continue(()) = walk_page_range(self, mm, span, &mut ops);
         }
         if what == ClearRefs::SoftDirty {
             let (stride, leaf_only) = (Reach::K4, LeafOnly::No);
@@ -87,13 +90,34 @@ impl<P: Platform> Mm<P> {
     }
 }
 
+/// `clear_refs_walk_ops`.
+struct ClearRefsWalk {
+    vma: Vma,
+    what: ClearRefs,
+}
+
+impl<P: Platform> MmWalkOps<P> for ClearRefsWalk {
+    type Stop = Infallible;
+    const CALLBACKS: Callbacks = Callbacks::PMD_ENTRY;
+
+    fn pmd_entry(
+        &mut self,
+        mm: &mut Mm<P>,
+        _: &MmWalk,
+        pmdp: Pmdp,
+        span: Span,
+    ) -> Step<Infallible> {
+        clear_refs_pte_range(mm, &self.vma, pmdp, span, self.what);
+        Step::Continue(Action::Subtree)
+    }
+}
+
 /// Source: Linux fs/proc/task_mmu.c `clear_refs_pte_range()`.
 fn clear_refs_pte_range<P: Platform>(
     mm: &mut Mm<P>,
     vma: &Vma,
     pmdp: Pmdp,
-    start: VirtAddr,
-    end: VirtAddr,
+    span: Span,
     what: ClearRefs,
 ) {
     mm.lock_ptl();
@@ -104,8 +128,8 @@ fn clear_refs_pte_range<P: Platform>(
             false => forget_pmd(mm, pmdp),
         };
     }
-    let Some(first) = mm.pt.pte_offset(pmdp, start) else { return };
-    for i in 0..NrPages::covering(end.bytes_since(start)).get() {
+    let Some(first) = mm.pt.pte_offset(pmdp, span.start) else { return };
+    for i in 0..span.pages().get() {
         let at = first.add(i);
         let pte = mm.pt.ptep_get(at);
         if soft_dirty {

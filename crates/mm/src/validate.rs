@@ -79,6 +79,9 @@ impl<P: Platform> Mm<P> {
         self.validate_page_cache(&mut all);
         self.validate_huge_pools(&mut all);
         self.validate_swap(&mut all);
+        for what in self.validate_ksm() {
+            all.complain(what);
+        }
         all.violations.extend(self.pt.violations.iter().map(|v| Violation { what: v.clone() }));
         all.violations
     }
@@ -205,6 +208,9 @@ impl<P: Platform> Mm<P> {
                     RssKind::Anon => found.anon += 1,
                     RssKind::File => found.file += 1,
                     RssKind::Shmem => found.shmem += 1,
+                }
+                if self.folio_test_ksm(folio) && self.page_anon_exclusive(pfn) {
+                    found.complain(format!("{va} maps a merged page that claims to be exclusive"));
                 }
                 if self.folio_test(folio, PageFlags::ANON)
                     && let Some(vma) = self.vma_lookup(mm, va)

@@ -2,6 +2,7 @@
 
 use crate::filemap::FileId;
 use crate::hugetlb::ResvId;
+use crate::ksm::MmKsm;
 use crate::rmap::AnonVmaId;
 use arch::{HugeSize, MmId, VmaProt};
 use std::collections::BTreeMap;
@@ -234,6 +235,8 @@ pub struct MmStruct {
     pub(crate) tlb_batch_pending: u64,
     /// The same, as of the last flush that caught up.
     pub(crate) tlb_batch_flushed: u64,
+    /// What KSM knows of it.
+    pub ksm: MmKsm,
 }
 
 impl MmStruct {

@@ -16,7 +16,7 @@ use arch::{Arm64, TableLevel};
 use units::{ArchId, PAGE_SIZE, PhysAddr, VirtAddr};
 
 /// Address bits that TBI does not ignore.
-const TBI_MASK: u64 = (1 << 56) - 1;
+const TBI_MASK: u64 = (1 << Arm64::VA_BITS) - 1;
 
 enum Kind {
     Invalid,
@@ -68,6 +68,7 @@ const fn rights(raw: u64, access_dirty: AccessDirty) -> Rights {
 impl HwWalk for Arm64 {
     const ID: ArchId = ArchId::Arm64;
     const FAULT_DROPS_ENTRIES: bool = false;
+    const VA_BITS: u32 = 56;
 
     #[inline(always)]
     fn page_tag(va: VirtAddr) -> u64 {

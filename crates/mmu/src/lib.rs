@@ -12,6 +12,7 @@ mod assoc;
 mod explain;
 mod fault;
 mod geometry;
+pub mod hit;
 mod level;
 mod machines;
 mod mmu;
@@ -28,6 +29,7 @@ pub use geometry::{
     ArrayGeometry, Arrays, Covers, Geometry, GeometryError, L1_WAYS_MAX, OnDenial, Policy,
     format_arrays, parse_arrays,
 };
+pub use hit::{HitPath, HitTables};
 pub use machines::{Clock, Confidence, Figure, Machine, MachineError, SETTINGS, Setting};
 pub use mmu::{Mmu, StaleUseOracle};
 pub use stats::{FlushKind, FlushStats, TlbStats};

@@ -11,7 +11,8 @@
 //! Left out: prefetching, speculative fills, and timing.
 
 use crate::assoc::{Cached, Key};
-use crate::geometry::{Arrays, Geometry, L1_WAYS_MAX, OnDenial};
+use crate::geometry::{Arrays, Geometry, OnDenial};
+use crate::hit::{FAST_ENTRIES, Fast, HitPath, HitShape, HitTables, Stamps, WAY_MASK, fast_index};
 use crate::level::{Displaced, Level, Match, Pages, Place};
 use crate::spaces::{Held, Live, Spaces};
 use crate::stats::{FlushKind, TlbStats};
@@ -25,7 +26,7 @@ use phys::Ram;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::marker::PhantomData;
-use units::{Asid, CpuId, PAGE_SHIFT, PAGE_SIZE, PhysAddr, Reach, VirtAddr};
+use units::{Asid, CpuId, PAGE_SHIFT, PhysAddr, Reach, VirtAddr};
 
 /// Whether TLBs are modelled. A type, so that the hot path of each is bare.
 pub trait Model: Debug + 'static {
@@ -49,33 +50,8 @@ impl Model for Untracked {
     const EXACT: bool = false;
 }
 
-const FAST_ENTRIES: usize = 256;
-const WAYS: usize = L1_WAYS_MAX as usize;
-const WAY_MASK: u64 = PAGE_SIZE - 1;
 const GENERATION_SHIFT: u32 = 52;
 const GENERATION_MAX: u64 = (1 << (64 - GENERATION_SHIFT)) - 2;
-const _: () = assert!(WAYS as u64 == PAGE_SIZE, "a way fits where an address has its page offset");
-
-/// A translation that is ready to use.
-#[derive(Clone, Copy, Debug)]
-struct Fast {
-    /// Generation and page number.
-    tag: u64,
-    /// Physical address of the page, and in the low bits the first-level way.
-    page_way: u64,
-}
-
-impl Fast {
-    /// No generation is this large.
-    const EMPTY: Fast = Fast { tag: u64::MAX, page_way: 0 };
-}
-
-/// Streams that are a power of two apart must not meet in one entry.
-#[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "masked to 8 bits")]
-const fn fast_index(page: u64) -> usize {
-    ((page ^ page >> 8 ^ page >> 16) & (FAST_ENTRIES as u64 - 1)) as usize
-}
 
 /// Empties the entries that point to `way`, which holds `key`.
 #[inline]
@@ -195,11 +171,8 @@ pub struct CachedTranslation {
 /// The TLBs, walk caches and walker of one CPU.
 #[derive(Debug)]
 pub struct CpuTlb<A, M = Exact> {
-    fast: [[Fast; FAST_ENTRIES]; 3],
-    /// Access count of the last use, by first-level way.
-    stamps: [u64; WAYS],
-    generation: u64,
-    clock: u64,
+    /// Fast cache, stamps and clock.
+    hit: HitTables,
     fetches: u64,
     data_accesses: u64,
 
@@ -246,10 +219,7 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
         geometry.check().expect("the geometry was checked");
         let spaces = Spaces::new();
         let mut cpu = CpuTlb {
-            fast: [[Fast::EMPTY; FAST_ENTRIES]; 3],
-            stamps: [0; WAYS],
-            generation: 0,
-            clock: 0,
+            hit: HitTables::new(),
             fetches: 0,
             data_accesses: 0,
             levels: Vec::new(),
@@ -336,13 +306,13 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
             self.fetches += 1;
         }
         let page = A::page_tag(va);
-        let fast = self.fast[access as usize][fast_index(page)];
-        if fast.tag != page | self.generation {
+        let fast = self.hit.fast[access as usize][fast_index(page)];
+        if fast.tag != page | self.hit.generation {
             return self.translate_slowly(ram, va, access);
         }
         if M::EXACT {
-            self.clock += 1;
-            self.stamps[(fast.page_way & WAY_MASK) as usize] = self.clock;
+            self.hit.clock += 1;
+            self.hit.stamps[(fast.page_way & WAY_MASK) as usize] = self.hit.clock;
         }
         Ok(PhysAddr::new(fast.page_way & !WAY_MASK | va.page_offset()))
     }
@@ -352,13 +322,13 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
     #[inline(always)]
     pub fn translate_hit(&mut self, va: VirtAddr, access: Access) -> Option<PhysAddr> {
         let page = A::page_tag(va);
-        let fast = self.fast[access as usize][fast_index(page)];
-        if fast.tag != page | self.generation {
+        let fast = self.hit.fast[access as usize][fast_index(page)];
+        if fast.tag != page | self.hit.generation {
             return None;
         }
         if M::EXACT {
-            self.clock += 1;
-            self.stamps[(fast.page_way & WAY_MASK) as usize] = self.clock;
+            self.hit.clock += 1;
+            self.hit.stamps[(fast.page_way & WAY_MASK) as usize] = self.hit.clock;
         }
         Some(PhysAddr::new(fast.page_way & !WAY_MASK | va.page_offset()))
     }
@@ -368,6 +338,23 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
     #[inline(always)]
     pub fn count_accesses(&mut self, n: i64) {
         self.data_accesses = self.data_accesses.wrapping_add_signed(n);
+    }
+
+    /// What the hit path is like.
+    pub const HIT_SHAPE: HitShape = HitShape {
+        stamps: if M::EXACT { Stamps::Kept } else { Stamps::None },
+        va_bits: A::VA_BITS,
+    };
+
+    /// The hit path for native code, with the RAM it leads to.
+    ///
+    /// # Panics
+    /// If `ram` is smaller than the walker was told.
+    #[inline]
+    pub fn hit_path(&mut self, ram: &mut Ram) -> HitPath<'_> {
+        assert!(ram.len() >= self.controls.ram_bytes, "translations lead into RAM");
+        self.hit.ram = ram.window();
+        HitPath::new(&mut self.hit)
     }
 
     // ---- the slow path
@@ -387,7 +374,7 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
         if !M::EXACT {
             return self.translate_untracked(ram, va, access);
         }
-        self.clock += 1;
+        self.hit.clock += 1;
         let page = A::page_tag(va);
         let level = self.first[access as usize];
         let at = match self.levels[level].find(page, self.own) {
@@ -564,7 +551,7 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
             return None;
         }
         let (stamps, now) = if is_first {
-            (&mut self.stamps[..], self.clock)
+            (&mut self.hit.stamps[..], self.hit.clock)
         } else {
             self.lower_clock += 1;
             (&mut self.lower_stamps[..], self.lower_clock)
@@ -572,7 +559,7 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
         let key = Key::around(page, shift);
         let at = into.make_room(key, stamps, &self.spaces, self.own.own);
         if is_first {
-            clear_fast(&mut self.fast, self.first, (level, into), at);
+            clear_fast(&mut self.hit.fast, self.first, (level, into), at);
         }
         let (space, scope) = match leaf.scope {
             Scope::Global => (self.own.global, Cached::GLOBAL),
@@ -597,7 +584,7 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
     fn touch(&mut self, level: usize, at: Place) {
         let stamp_at = self.levels[level].stamp_at(at);
         if level < self.first_levels_nr {
-            self.stamps[stamp_at] = self.clock;
+            self.hit.stamps[stamp_at] = self.hit.clock;
         } else {
             self.lower_clock += 1;
             self.lower_stamps[stamp_at] = self.lower_clock;
@@ -642,19 +629,19 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
         if !entry.has(Cached::STALE) {
             entry.flags |= Cached::FAST;
             let page = A::page_tag(va);
-            self.fast[access as usize][fast_index(page)] =
-                Fast { tag: page | self.generation, page_way: pa.pfn().addr().get() | way };
+            self.hit.fast[access as usize][fast_index(page)] =
+                Fast { tag: page | self.hit.generation, page_way: pa.pfn().addr().get() | way };
         }
         pa
     }
 
     /// Empties the fast cache.
     fn new_generation(&mut self) {
-        if self.generation >> GENERATION_SHIFT >= GENERATION_MAX {
-            self.fast = [[Fast::EMPTY; FAST_ENTRIES]; 3];
-            self.generation = 0;
+        if self.hit.generation >> GENERATION_SHIFT >= GENERATION_MAX {
+            self.hit.fast = [[Fast::EMPTY; FAST_ENTRIES]; 3];
+            self.hit.generation = 0;
         } else {
-            self.generation += 1 << GENERATION_SHIFT;
+            self.hit.generation += 1 << GENERATION_SHIFT;
         }
         self.untracked_large = false;
     }
@@ -672,8 +659,8 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
         self.untracked_large |= leaf.reach != Reach::K4;
         let pa = leaf.translate(VirtAddr::new(A::page_tag(va) << PAGE_SHIFT | va.page_offset()));
         let page = A::page_tag(va);
-        self.fast[access as usize][fast_index(page)] =
-            Fast { tag: page | self.generation, page_way: pa.pfn().addr().get() };
+        self.hit.fast[access as usize][fast_index(page)] =
+            Fast { tag: page | self.hit.generation, page_way: pa.pfn().addr().get() };
         Ok(pa)
     }
 
@@ -682,9 +669,9 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
             return self.new_generation();
         }
         for page in pages.first..pages.first + pages.count {
-            for entries in self.fast.iter_mut() {
+            for entries in self.hit.fast.iter_mut() {
                 let fast = &mut entries[fast_index(page)];
-                if fast.tag == page | self.generation {
+                if fast.tag == page | self.hit.generation {
                     *fast = Fast::EMPTY;
                 }
             }
@@ -764,7 +751,7 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
     fn drop_entry(&mut self, level: usize, at: Place) -> Displaced {
         let from = &mut self.levels[level];
         if level < self.first_levels_nr {
-            clear_fast(&mut self.fast, self.first, (level, from), at);
+            clear_fast(&mut self.hit.fast, self.first, (level, from), at);
         }
         from.erase(at, &mut self.spaces)
     }
@@ -877,7 +864,7 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
                 for &at in &found {
                     let marked = &mut self.levels[level];
                     if level < self.first_levels_nr {
-                        clear_fast(&mut self.fast, self.first, (level, marked), at);
+                        clear_fast(&mut self.hit.fast, self.first, (level, marked), at);
                     }
                     mark_entry(&mut self.marks, Where::Tlb(level), at, marked, mark);
                 }

@@ -216,6 +216,9 @@ pub trait HwWalk: Copy + Debug + Default + 'static {
     /// Whether a page fault drops the TLB and walk-cache entries for its address (x86-64).
     const FAULT_DROPS_ENTRIES: bool;
 
+    /// Bits of an address that take part in translation, counted from bit 0: [`HwWalk::page_tag`] drops those above.
+    const VA_BITS: u32;
+
     /// Page number of `va` with the bits that address comparison ignores removed, below 2^52.
     fn page_tag(va: VirtAddr) -> u64;
     /// The address to translate, ignored bits removed.

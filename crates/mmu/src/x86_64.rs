@@ -47,6 +47,7 @@ const fn reserved(raw: u64, level: TableLevel, pa_bits: u8) -> u64 {
 impl HwWalk for X86_64 {
     const ID: ArchId = ArchId::X86_64;
     const FAULT_DROPS_ENTRIES: bool = true;
+    const VA_BITS: u32 = 64;
 
     #[inline(always)]
     fn page_tag(va: VirtAddr) -> u64 {

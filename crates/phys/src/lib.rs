@@ -83,7 +83,40 @@ macro_rules! words {
     )*};
 }
 
+/// RAM as native code reaches it: where the bytes are, and which writes it must leave to [`Ram`].
+///
+/// Valid until the `Ram` it came from is used through its methods again, or dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct RamWindow {
+    /// Host address of physical address 0; the bytes up to [`Ram::len`] follow.
+    pub base: usize,
+    /// No frame at `at` is watched if `at - watch_low`, wrapping, is at least `watch_span`. Multiples of a page, both.
+    pub watch_low: u64,
+    /// See `watch_low`.
+    pub watch_span: u64,
+    /// Host address of the watched frames, one bit each, in 64-bit words from frame 0 up; all of RAM's.
+    pub watch_bits: usize,
+}
+
+impl RamWindow {
+    /// No RAM.
+    pub const NONE: RamWindow = RamWindow { base: 0, watch_low: 0, watch_span: 0, watch_bits: 0 };
+}
+
 impl Ram {
+    /// RAM for native code. Writing through it is as writing through `self`, but for watched frames.
+    #[inline]
+    pub fn window(&mut self) -> RamWindow {
+        let Watch { low, span, .. } = self.watch;
+        RamWindow {
+            base: self.bytes.as_mut_ptr().expose_provenance(),
+            watch_low: low,
+            watch_span: span,
+            watch_bits: self.watch.frames.as_ptr().expose_provenance(),
+        }
+    }
+
     /// Maps `bytes` of zeroed RAM, rounded down to whole pages.
     ///
     /// # Errors

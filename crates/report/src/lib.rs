@@ -9,6 +9,7 @@
 
 mod explain;
 pub mod page;
+pub mod perfetto;
 mod run;
 mod scoreboard;
 mod study;

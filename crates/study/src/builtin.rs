@@ -1,7 +1,7 @@
 //! The studies: those that are built in, and those of files.
 
 use crate::plan::Plan;
-use crate::{gup, pageout, show, status};
+use crate::{gup, ksm, pageout, show, status};
 use report::page::Page;
 use report::{Failure, Point, StudyRecord};
 use std::fs;
@@ -47,6 +47,11 @@ const STUDIES: &[BuiltIn] = &[
         name: gup::NAME,
         file: include_str!("../studies/gup.toml"),
         own: Own { text: Some(gup::render), findings: None },
+    },
+    BuiltIn {
+        name: ksm::NAME,
+        file: include_str!("../studies/ksm.toml"),
+        own: Own { text: Some(ksm::render), findings: None },
     },
     plain("mprotect", include_str!("../studies/mprotect.toml")),
     plain("mremap", include_str!("../studies/mremap.toml")),

@@ -12,6 +12,7 @@ mod export;
 mod findings;
 mod guests;
 pub mod gup;
+pub mod ksm;
 mod measure;
 pub mod merge;
 mod observations;
@@ -38,7 +39,7 @@ pub use report::wrap;
 pub use request::{Program, RunRequest};
 pub use resolve::machine_arch;
 pub(crate) use runner::hex;
-pub use runner::{Silent, run};
+pub use runner::{Silent, run, run_traced};
 pub use settings::{
     MEM_BYTES_MAX, MEM_BYTES_MIN, Override, SettingError, ThpPolicy, ThpSetting, parse_bytes,
     parse_mem, parse_set, parse_swap, parse_thp,

@@ -39,6 +39,7 @@ switches! {
     gup_thp_stride
     hugetlb_restore_reserve
     hugetlb_tlb_hints
+    ksm_fault_write
     lazyfree_pmd_discard
     lazyfree_unmap_batched
     migrate_splits_in_walk

@@ -1,6 +1,7 @@
 //! What to run.
 
 use crate::{Guest, Override, ThpSetting, status};
+use events::TraceLimits;
 use report::Failure;
 use std::fs;
 use units::ArchId;
@@ -83,8 +84,12 @@ pub struct RunRequest {
     pub seed: u64,
     /// Whether the oracles watch.
     pub check: bool,
+    /// How instructions are executed.
+    pub engine: machine::Engine,
     /// When to give up.
     pub max_instructions: Option<u64>,
+    /// How much of what happens when is written down, if anything.
+    pub trace: Option<TraceLimits>,
     /// What to run.
     pub program: Program,
 }
@@ -112,7 +117,9 @@ impl RunRequest {
             argv,
             seed: 0,
             check: false,
+            engine: machine::Engine::default(),
             max_instructions: None,
+            trace: None,
             program,
         }
     }

@@ -3,7 +3,7 @@
 use crate::resolve::{elf_arch, kernel, machine};
 use crate::{RunRequest, ThpPolicy, ThpSetting, status};
 use cost::{Picos, PriceError, PriceList};
-use events::Counters;
+use events::{Counters, TraceLog};
 use machine::{
     Console, ExitStatus, Outcome, Pricing, RunConfig, RunError, RunErrorKind, Stream, Thp, ThpSize,
     UnknownSyscall,
@@ -40,14 +40,26 @@ impl Pricing for Priced<'_> {
 /// # Errors
 /// A [`Failure`] with the exit status that says what kind it is.
 pub fn run(request: &RunRequest, console: &mut dyn Console) -> Result<RunReport, Failure> {
+    run_traced(request, console).map(|(report, _)| report)
+}
+
+/// The same, with what happened when if the request asks for it.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_traced(
+    request: &RunRequest,
+    console: &mut dyn Console,
+) -> Result<(RunReport, Option<TraceLog>), Failure> {
     let config = config(request)?;
     let prices = prices(&config).map_err(|error| Failure {
         message: format!("internal error in the built-in price lists: {error}; please report it"),
         status: status::INTERNAL,
     })?;
     let outcome = machine::run(&config, &request.program.bytes, &Priced(&prices), console);
-    let outcome = outcome.map_err(|error| failure(&request.program.path, &error))?;
-    Ok(report(request, &config, &prices, &outcome))
+    let mut outcome = outcome.map_err(|error| failure(&request.program.path, &error))?;
+    let trace = outcome.trace.take();
+    Ok((report(request, &config, &prices, &outcome), trace))
 }
 
 fn config(request: &RunRequest) -> Result<RunConfig, Failure> {
@@ -77,7 +89,9 @@ fn config(request: &RunRequest) -> Result<RunConfig, Failure> {
         uid: request.uid,
         seed: request.seed,
         check: request.check,
+        engine: request.engine,
         max_instructions: request.max_instructions,
+        trace: request.trace,
         ..RunConfig::new(kernel, machine, path, request.argv.clone())
     })
 }

@@ -231,11 +231,11 @@ impl<'v> Facet<'v> {
         let unit = match (&self.show.unit, self.show.x) {
             (Some(unit), _) => unit,
             (None, Axis::Folio) => "folios",
+            (None, Axis::Cpus) if self.x[x] == "1" => "CPU",
             (None, Axis::Cpus) => "CPUs",
             (None, _) => "",
         };
-        let plural = if self.x[x] == "1" { unit.trim_end_matches('s') } else { unit };
-        format!("{} {plural}", self.x[x]).trim_end().to_owned()
+        format!("{} {unit}", self.x[x]).trim_end().to_owned()
     }
 
     fn section(&self) -> Section {
@@ -272,7 +272,7 @@ impl<'v> Facet<'v> {
         })
     }
 
-    /// A cell with before and after; `show` is given what was measured.
+    /// A cell with before and after, or one of them if they are alike; `show` is given what was measured.
     fn cell(
         &self,
         machine: usize,
@@ -286,7 +286,9 @@ impl<'v> Facet<'v> {
                 None => ("–".to_owned(), None),
             }
         });
-        Cell(parts.collect())
+        let mut parts: Vec<(String, Option<RunId>)> = parts.collect();
+        parts.dedup_by(|after, before| after.0 == before.0);
+        Cell(parts)
     }
 
     fn time_table(&self) -> Grid {

@@ -15,7 +15,6 @@ use crate::hugetlb::{HugeSize, Hugep};
 use crate::pt::{FlushRange, GatherFlush, MmId, Pmdp, Pt, Ptep, TableLevel};
 use crate::{
     Arch, Broadcast, ClearYoungDirty, FaultAccess, Hw, KernelConfig, Platform, Pmd, Pte, Teardown,
-    TlbPort,
 };
 use events::Event;
 use units::{ArchId, CpuId, NrPages, PTRS_PER_TABLE, PhysAddr, Reach, VirtAddr};
@@ -76,7 +75,7 @@ pub(super) fn cmpxchg<P: Platform<Arch = Arm64>>(
 /// Stores an entry and lets the oracles look; the caller counts.
 #[inline(always)]
 fn store<P: Platform<Arch = Arm64>>(pt: &mut Pt<P>, at: Ptep, new: u64) {
-    if pt.tlb.watches_ptes() {
+    if pt.watches_ptes() {
         let old = pt.ram.load_u64(at.slot);
         watch(pt, at.mm, at.va, Reach::K4, old, new);
     }
@@ -85,7 +84,7 @@ fn store<P: Platform<Arch = Arm64>>(pt: &mut Pt<P>, at: Ptep, new: u64) {
 
 /// Stores a PMD and lets the oracles look; the caller counts.
 fn store_pmd<P: Platform<Arch = Arm64>>(pt: &mut Pt<P>, at: Pmdp, new: u64) {
-    if pt.tlb.watches_ptes() {
+    if pt.watches_ptes() {
         let old = pt.ram.load_u64(at.slot);
         watch(pt, at.mm, at.va, Reach::M2, old, new);
     }
@@ -576,7 +575,7 @@ impl Arch for Arm64 {
     ) {
         let raw = table.get() | bits::VALID | bits::TABLE | bits::TABLE_PXN;
         // No walker ever sees the entry on the kernel stack.
-        if pt.tlb.watches_ptes() && slot != PhysAddr::ZERO {
+        if pt.watches_ptes() && slot != PhysAddr::ZERO {
             let old = pt.ram.load_u64(slot);
             watch_bbm(pt, &format!("the entry at {slot}"), old, raw);
         }

@@ -36,10 +36,10 @@ fn tlbi_user<P: Platform<Arch = Arm64>>(
 ) {
     let asid = pt.context(mm).asid();
     pt.count(event, 1);
-    pt.tlb.flush(pt.cpu, op(asid));
+    pt.flush_tlb(pt.cpu, op(asid));
     if pt.hw.kpti {
         pt.count(event, 1);
-        pt.tlb.flush(pt.cpu, op(Asid::new(asid.get() | USER_ASID_FLAG)));
+        pt.flush_tlb(pt.cpu, op(Asid::new(asid.get() | USER_ASID_FLAG)));
     }
 }
 
@@ -450,7 +450,7 @@ pub(super) fn switch_mm<P: Platform<Arch = Arm64>>(pt: &mut Pt<P>, cpu: CpuId, n
 fn local_flush_tlb_all<P: Platform<Arch = Arm64>>(pt: &mut Pt<P>, cpu: CpuId) {
     barrier_before(pt, Broadcast::No);
     pt.count(Event::TlbiVmalle1, 1);
-    pt.tlb.flush(cpu, TlbOp::TlbiAll { broadcast: Broadcast::No });
+    pt.flush_tlb(cpu, TlbOp::TlbiAll { broadcast: Broadcast::No });
     barrier_after(pt, Broadcast::No);
 }
 

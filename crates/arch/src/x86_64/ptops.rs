@@ -13,7 +13,6 @@ use crate::hugetlb::{HugeSize, Hugep};
 use crate::pt::{FlushRange, GatherFlush, MmId, Pmdp, Pt, Ptep, TableLevel};
 use crate::{
     Arch, ClearYoungDirty, FaultAccess, Hw, KernelConfig, LeafOnly, Platform, Pmd, Pte, Teardown,
-    TlbPort,
 };
 use events::Event;
 use units::{ArchId, CpuId, NrPages, PMD_SIZE, PhysAddr, Reach, VirtAddr};
@@ -32,7 +31,7 @@ pub(super) const fn loses_rights(old: u64, new: u64) -> bool {
 /// Stores a PTE and lets the oracle look; the caller counts the access.
 #[inline(always)]
 fn store<P: Platform<Arch = X86_64>>(pt: &mut Pt<P>, at: Ptep, new: u64) {
-    if pt.tlb.watches_ptes() {
+    if pt.watches_ptes() {
         let old = pt.ram.load_u64(at.slot);
         if loses_rights(old, new) {
             pt.pte_changed(at.mm, at.va, Reach::K4);
@@ -43,7 +42,7 @@ fn store<P: Platform<Arch = X86_64>>(pt: &mut Pt<P>, at: Ptep, new: u64) {
 
 /// Stores a PMD leaf and lets the oracle look; the caller counts the access.
 fn store_pmd<P: Platform<Arch = X86_64>>(pt: &mut Pt<P>, at: Pmdp, new: u64) {
-    if pt.tlb.watches_ptes() {
+    if pt.watches_ptes() {
         let old = pt.ram.load_u64(at.slot);
         if loses_rights(old, new) {
             pt.pte_changed(at.mm, at.va, Reach::M2);

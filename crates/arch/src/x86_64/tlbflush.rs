@@ -180,7 +180,7 @@ fn load_init_mm<P: Platform<Arch = X86_64>>(pt: &mut Pt<P>, cpu: usize) {
     pt.cpus[cpu].loaded_mm = None;
     pt.cpus[cpu].is_lazy = false;
     if !pt.hw.pcid {
-        pt.tlb.flush(cpu_id(cpu), TlbOp::Cr3Reload);
+        pt.flush_tlb(cpu_id(cpu), TlbOp::Cr3Reload);
     }
 }
 
@@ -382,10 +382,10 @@ fn flush_partial<P: Platform<Arch = X86_64>>(
     while va < range.end {
         pt.count(Event::FnNativeFlushTlbOneUser, 1);
         pt.count(Event::Invlpg, 1);
-        pt.tlb.flush(cpu, TlbOp::Invlpg { va });
+        pt.flush_tlb(cpu, TlbOp::Invlpg { va });
         if pt.hw.kpti && pt.hw.pcid && pt.hw.invpcid {
             pt.count(Event::Invpcid, 1);
-            pt.tlb.flush(cpu, TlbOp::InvpcidAddr { pcid, va });
+            pt.flush_tlb(cpu, TlbOp::InvpcidAddr { pcid, va });
         }
         va = VirtAddr::new(va.get().saturating_add(range.stride.bytes()));
     }
@@ -396,7 +396,7 @@ fn flush_full<P: Platform<Arch = X86_64>>(pt: &mut Pt<P>, cpu: CpuId) {
     pt.count(Event::FlushTlbFuncFull, 1);
     pt.count(Event::FnNativeFlushTlbLocal, 1);
     pt.count(Event::Cr3Reload, 1);
-    pt.tlb.flush(cpu, TlbOp::Cr3Reload);
+    pt.flush_tlb(cpu, TlbOp::Cr3Reload);
 }
 
 /// `tlb_flush()`.

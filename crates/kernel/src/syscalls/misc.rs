@@ -216,6 +216,8 @@ where
     const SET_PDEATHSIG: u32 = 1;
     const SET_THP_DISABLE: u32 = 41;
     const GET_THP_DISABLE: u32 = 42;
+    const SET_MEMORY_MERGE: u32 = 67;
+    const GET_MEMORY_MERGE: u32 = 68;
     match c.uint::<0>() {
         // FIDELITY: pdeathsig — a parent's death sends no signal.
         SET_PDEATHSIG if c.long::<1>() <= 64 => Ok(0),
@@ -244,6 +246,29 @@ where
         // FIDELITY: prctl-thp-disable — large folios cannot be disabled for one process.
         SET_THP_DISABLE if c.long::<1>() == 0 => Ok(0),
         GET_THP_DISABLE => Ok(0),
+        SET_MEMORY_MERGE => set_memory_merge(k, c),
+        GET_MEMORY_MERGE => {
+            if (c.long::<1>(), c.long::<2>(), c.long::<3>(), c.long::<4>()) != (0, 0, 0, 0) {
+                return Err(EINVAL.into());
+            }
+            let mm = k.mm_of(c.task)?;
+            Ok(u64::from(k.mm.mm_struct(mm).ksm.merge_any))
+        }
         _ => Err(EINVAL.into()),
     }
+}
+
+fn set_memory_merge<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink>) -> SysResult
+where
+    P::Sink: CountsByScope,
+{
+    if (c.long::<2>(), c.long::<3>(), c.long::<4>()) != (0, 0, 0) {
+        return Err(EINVAL.into());
+    }
+    let mm = k.mm_of(c.task)?;
+    match c.long::<1>() {
+        0 => k.mm.ksm_disable_merge_any(mm)?,
+        _ => k.mm.ksm_enable_merge_any(mm),
+    }
+    Ok(0)
 }

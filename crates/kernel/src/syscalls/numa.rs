@@ -47,7 +47,8 @@ where
         for word in 0..words {
             let bits = k.read_u64(task, mask.wrapping_add(word.saturating_mul(8)))?;
             if word == 0 {
-                nodes = bits & !u64::MAX.unbounded_shl(u32::try_from(max.saturating_sub(1)).unwrap_or(64));
+                nodes = bits
+                    & !u64::MAX.unbounded_shl(u32::try_from(max.saturating_sub(1)).unwrap_or(64));
             } else if bits != 0 {
                 return Err(EINVAL);
             }

@@ -3,6 +3,7 @@
 mod files;
 mod gup;
 mod hostile;
+mod ksm;
 mod load;
 mod memory;
 mod mm_calls;

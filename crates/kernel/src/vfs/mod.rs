@@ -7,6 +7,7 @@
 mod gup_test;
 mod hugepages;
 mod khugepaged;
+mod ksm;
 mod mm_events;
 mod proc;
 mod proc_maps;
@@ -207,7 +208,7 @@ where
         pseudo.push(file);
         PseudoId(u16::try_from(pseudo.len() - 1).expect("pseudo-files are few"))
     };
-    let tables = [sysfs::table(), proc::table(), hugepages::table()];
+    let tables = [sysfs::table(), ksm::table(), proc::table(), hugepages::table()];
     for (path, file) in tables.into_iter().flatten() {
         let mode = file.mode();
         let id = add(file);

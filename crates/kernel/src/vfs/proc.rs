@@ -7,7 +7,7 @@
 use super::PseudoFile;
 use super::proc_mem::Mem;
 use super::sysfs::{Table, Text, Values, knob};
-use super::{hugepages, number, proc_maps};
+use super::{hugepages, ksm, number, proc_maps};
 use crate::abi::machine_name;
 use crate::counts::CountsByScope;
 use crate::errno::{EINVAL, ENOENT, ESRCH};
@@ -64,7 +64,7 @@ pub(super) fn process_table<P: Platform>() -> Vec<(&'static str, Arc<dyn PseudoF
 where
     P::Sink: CountsByScope,
 {
-    let texts: [(&'static str, ProcessText<P>); 8] = [
+    let texts: [(&'static str, ProcessText<P>); 10] = [
         ("maps", proc_maps::maps),
         ("smaps", proc_maps::smaps),
         ("status", proc_maps::status),
@@ -73,6 +73,8 @@ where
         ("cmdline", |_, p| String::from_utf8_lossy(&p.cmdline).into_owned()),
         ("comm", |k, p| format!("{}\n", k.comm_of(p))),
         ("oom_score", |_, _| "0\n".to_owned()),
+        ("ksm_merging_pages", ksm::merging_pages),
+        ("ksm_stat", ksm::stat),
     ];
     let mut table: Vec<(&'static str, Arc<dyn PseudoFile<P>>)> = Vec::new();
     for (name, text) in texts {

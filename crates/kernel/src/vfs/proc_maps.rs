@@ -91,6 +91,7 @@ struct Smap {
     lazyfree: u64,
     anon_huge: u64,
     swap: u64,
+    ksm: u64,
     shared_hugetlb: u64,
     private_hugetlb: u64,
 }
@@ -126,6 +127,7 @@ impl Smap {
         self.referenced += u64::from(page.young);
         self.anonymous += u64::from(anon);
         self.lazyfree += u64::from(!dirty && kernel.is_lazyfree(page.pfn));
+        self.ksm += u64::from(kernel.is_ksm(page.pfn));
         self.anon_huge += u64::from(page.huge && anon);
     }
 }
@@ -148,7 +150,7 @@ fn smap<P: Platform>(kernel: &Kernel<P>, vma: &Vma) -> Smap {
     sum
 }
 
-// FIDELITY: smaps-fields — THPeligible is missing; KSM is 0; a swapped page
+// FIDELITY: smaps-fields — THPeligible is missing; shmem is 0; a swapped page
 // counts whole in SwapPss.
 pub(super) fn smaps<P: Platform>(kernel: &Kernel<P>, process: &Process) -> String {
     let Some(mm) = process.mm else { return String::new() };
@@ -171,7 +173,7 @@ pub(super) fn smaps<P: Platform>(kernel: &Kernel<P>, process: &Process) -> Strin
             ("Private_Dirty:", s.private_dirty * 4),
             ("Referenced:", s.referenced * 4),
             ("Anonymous:", s.anonymous * 4),
-            ("KSM:", 0),
+            ("KSM:", s.ksm * 4),
             ("LazyFree:", s.lazyfree * 4),
             ("AnonHugePages:", s.anon_huge * 4),
             ("ShmemPmdMapped:", 0),
