@@ -2,7 +2,7 @@
  *
  * Each phase is one line `@@{json}` (window.h) with the counters that the kernel keeps in /sys/kernel/debug/mm_events.
  * Environment: NTHR=n starts n spinning threads first, VERIFY checks the data after a refault, EV_META is put into
- * every line, EV_OFF leaves the counters alone. The same binary runs on Linux and under ptescope. */
+ * every line, EV_OFF leaves the counters alone, ADVISE=large or small says which folios are wanted. The same binary runs on Linux and under ptescope. */
 #include "rt.h"
 #include "window.h"
 
@@ -48,6 +48,9 @@ static char *region(size_t size) {
     check("mmap", outer);
     long start = (long)(((unsigned long)outer + PMD_SIZE) & ~(PMD_SIZE - 1));
     check("mmap2", sys_mmap((void *)start, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED));
+    const char *advice = getenv("ADVISE");
+    if (advice)
+        check("madvise", sys_madvise((void *)start, size, strcmp(advice, "small") == 0 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE));
     return (char *)start;
 }
 

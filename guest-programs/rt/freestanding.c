@@ -64,10 +64,18 @@ _Noreturn void exit_process(int status) {
         syscall1(SYS_EXIT_GROUP, status);
 }
 
-int64_t clock_ns(void) {
+static int64_t read_clock(int clock) {
     struct timespec now;
-    syscall2(SYS_CLOCK_GETTIME, CLOCK_MONOTONIC, (long)&now);
+    syscall2(SYS_CLOCK_GETTIME, clock, (long)&now);
     return now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t clock_ns(void) {
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+int64_t cpu_clock_ns(void) {
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
 void sleep_ns(int64_t ns) {

@@ -33,10 +33,18 @@ long sys_waitpid(long pid, int *status) { return kernel_return(waitpid((pid_t)pi
 long sys_sched_yield(void) { return kernel_return(sched_yield()); }
 _Noreturn void exit_process(int status) { _exit(status); }
 
-int64_t clock_ns(void) {
+static int64_t read_clock(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t clock_ns(void) {
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+int64_t cpu_clock_ns(void) {
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
 void sleep_ns(int64_t ns) {

@@ -55,6 +55,7 @@
 #define MADV_PAGEOUT 21
 #define MADV_POPULATE_READ 22
 #define CLOCK_MONOTONIC 1
+#define CLOCK_THREAD_CPUTIME_ID 3
 
 struct timespec {
     int64_t tv_sec;
@@ -101,6 +102,8 @@ static inline int is_error(long ret) {
 
 /* Nanoseconds of CLOCK_MONOTONIC. */
 int64_t clock_ns(void);
+/* Nanoseconds that the calling thread has run. */
+int64_t cpu_clock_ns(void);
 void sleep_ns(int64_t ns);
 /* Binds the calling thread to one CPU. */
 void pin_to_cpu(unsigned cpu);

@@ -50,7 +50,7 @@ struct statistics {
 
 static struct {
     int counters_fd; /* 0: closed */
-    int64_t opened_ns;
+    int64_t opened_ns, opened_cpu_ns;
     struct statistics before, after;
     size_t line_len;
     char line[TEXT_SIZE]; /* the line being put together */
@@ -143,6 +143,7 @@ void window_open(void) {
     prefault();
     read_statistics(&window.before);
     counters_start();
+    window.opened_cpu_ns = cpu_clock_ns();
     window.opened_ns = clock_ns();
     MARK_OPEN();
 }
@@ -203,13 +204,14 @@ static void add_counters(void) {
 void window_close(const char *phase) {
     MARK_CLOSE();
     int64_t closed_ns = clock_ns();
+    int64_t closed_cpu_ns = cpu_clock_ns();
     counters_stop();
     read_statistics(&window.after);
 
     const char *meta = getenv("EV_META");
     window.line_len = 0;
-    add("@@{%s%s\"phase\":\"%s\",\"ns\":%ld,\"mthp\":{", meta ? meta : "", meta && *meta ? "," : "", phase,
-        closed_ns - window.opened_ns);
+    add("@@{%s%s\"phase\":\"%s\",\"ns\":%ld,\"cpu_ns\":%ld,\"mthp\":{", meta ? meta : "", meta && *meta ? "," : "", phase,
+        closed_ns - window.opened_ns, closed_cpu_ns - window.opened_cpu_ns);
     add_folio_changes();
     add("},\"vmstat\":{");
     add_vmstat_changes();

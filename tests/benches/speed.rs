@@ -1,9 +1,9 @@
 //! Host speed, as ratios measured in one run: kernel operations against the native kernel, guest
 //! code against QEMU user mode, counting against not counting, the TLB model against none.
 //!
-//! `cargo bench -p ptescope-tests --bench speed`, or one section of it: `-- guest`, `counting`, `kernel`. Needs an otherwise idle machine to mean
-//! anything; what a host does not have (QEMU, a compiler, large folios, swap) is skipped with a
-//! line. Every figure is the smallest of several rounds.
+//! `cargo bench -p ptescope-tests --bench speed`, or one section of it: `-- guest`, `counting`, `gup`, `start-up`,
+//! `kernel`. Needs an otherwise idle machine to mean anything; what a host does not have (QEMU, a compiler, large
+//! folios, swap) is skipped with a line. Every figure is the smallest of several rounds.
 
 #![expect(clippy::print_stdout, reason = "a bench reports")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the host clock")]
@@ -13,6 +13,8 @@ use events::{ByOp, Counters};
 use machine::{Console, FreeClock, Observer, Pricing, RunConfig, Stream, run_with};
 use mm::{Thp, ThpSize};
 use mmu::{Exact, HwWalk, Machine, Model, Untracked};
+use ptescope_tests::guest::Guest;
+use ptescope_tests::gup::{Options, region};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -279,23 +281,123 @@ fn counting<A: HwWalk + Arch>(arch: ArchId) {
     );
 }
 
+/// Nanoseconds of a load that the one before it says the address of, from all over `bytes` of
+/// memory.
+fn memory_latency_ns(bytes: usize) -> f64 {
+    const LOADS: u32 = 4_000_000;
+    let len = bytes / size_of::<usize>();
+    let mut next: Vec<usize> = (0..len).collect();
+    // Sattolo's shuffle: one cycle through everything.
+    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    for i in (1..len).rev() {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        next.swap(i, usize::try_from(random % i as u64).expect("an index"));
+    }
+    let (took, _) = best(|| {
+        let (start, mut at) = (Instant::now(), 0);
+        for _ in 0..LOADS {
+            at = next[at];
+        }
+        (start.elapsed(), at)
+    });
+    took.as_secs_f64() * 1e9 / f64::from(LOADS)
+}
+
+/// `gup_test -L -n 65536 -t` of 256 MiB: what getting takes the emulator for each page.
+fn gup_ns<A: Arch>(kernel: &str, kib: u64) -> f64 {
+    const MIB: u64 = 256;
+    let words = ["-L", "-m", "256", "-n", "65536", "-t"].map(str::to_owned);
+    let options = Options::parse(&words).expect("options of gup_test");
+    let thp = Thp::only(Thp::order_of_kib(kib).map(|order| (order, ThpSize::Always)));
+    let hw = Machine::default_for(A::ID).hw;
+    let kernel = KernelConfig::parse(kernel).expect("a known kernel");
+    let mut guest = Guest::<A>::new(kernel, hw, thp, (2 * MIB + 64) << 20, 0);
+    let at = region(&mut guest, &options, 0);
+    let (took, _) = best(|| {
+        let start = Instant::now();
+        let held = guest.mm.gup_test_get(guest.id, &options.request(at)).expect("a good request");
+        let took = start.elapsed();
+        guest.mm.gup_test_put(held);
+        (took, ())
+    });
+    took.as_secs_f64() * 1e9 / (MIB * 256) as f64
+}
+
+fn gup() {
+    println!(
+        "\nSlow GUP, host ns per page (published, on hardware: 46 for 4K, 5 for a batched 64K folio)"
+    );
+    let latency = memory_latency_ns(256 << 20);
+    println!("host memory latency: {latency:.1} ns");
+    for (what, kernel, kib) in [
+        ("4K", "v7.3", 4),
+        ("64K", "v7.3", 64),
+        ("64K batched", "v7.3+gup-pte-batch", 64),
+        ("2M", "v7.3", 2048),
+    ] {
+        let (x86, arm64) = (gup_ns::<X86_64>(kernel, kib), gup_ns::<Arm64>(kernel, kib));
+        println!("{what:<14}x86_64 {x86:>7.1}   arm64 {arm64:>7.1}");
+    }
+}
+
+/// The whole of a trivial program's run, as a process of the host.
+fn start_up() {
+    println!("\nStart-up of @hello, whole process (aim: at most half of qemu-user's)");
+    let built = std::env::current_exe().ok().and_then(|exe| {
+        let dir = exe.parent()?.parent()?;
+        Some(dir.join("ptescope")).filter(|path| path.exists())
+    });
+    let Some(ptescope) = built else {
+        println!("skipped: build the release binary first");
+        return;
+    };
+    for (arch, qemu) in [(ArchId::X86_64, "qemu-x86_64"), (ArchId::Arm64, "qemu-aarch64")] {
+        let path = guest(arch, "hello").to_string_lossy().into_owned();
+        let fastest = |program: &Path, args: &[&str]| {
+            (0..20).filter_map(|_| native(program, args)).map(|run| run.0).min()
+        };
+        let ms = |took: Option<Duration>| {
+            took.map_or("-".to_owned(), |t| format!("{:.2} ms", t.as_secs_f64() * 1e3))
+        };
+        let ours = fastest(&ptescope, &["run", "--", &path]);
+        let theirs = fastest(Path::new(qemu), &[&path]);
+        let ratio = ours
+            .zip(theirs)
+            .map_or("-".to_owned(), |(a, b)| format!("{:.2}", a.as_secs_f64() / b.as_secs_f64()));
+        println!("{:<8}{} against {} ({ratio})", arch.name(), ms(ours), ms(theirs));
+    }
+}
+
+fn guests() {
+    println!(
+        "\nGuest code (aims: speed/qemu-user at least 0.25, exact TLB/none at most 1.3 on the first three)"
+    );
+    guest_code::<X86_64>(ArchId::X86_64);
+    guest_code::<Arm64>(ArchId::Arm64);
+}
+
+fn counts() {
+    println!("\nCounting (aim: at most 1.1)");
+    counting::<X86_64>(ArchId::X86_64);
+    counting::<Arm64>(ArchId::Arm64);
+}
+
+/// What can be measured, by the name that selects it.
+const SECTIONS: [(&str, fn()); 5] = [
+    ("guest", guests),
+    ("counting", counts),
+    ("gup", gup),
+    ("start-up", start_up),
+    ("kernel", kernel_operations),
+];
+
 fn main() {
-    // `cargo bench … -- guest` runs one section.
-    let asked: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let wanted = |section: &str| asked.is_empty() || asked.iter().any(|a| a == section);
-    if wanted("guest") {
-        println!(
-            "Guest code (aims: speed/qemu-user at least 0.25, exact TLB/none at most 1.3 on the first three)"
-        );
-        guest_code::<X86_64>(ArchId::X86_64);
-        guest_code::<Arm64>(ArchId::Arm64);
-    }
-    if wanted("counting") {
-        println!("\nCounting (aim: at most 1.1)");
-        counting::<X86_64>(ArchId::X86_64);
-        counting::<Arm64>(ArchId::Arm64);
-    }
-    if wanted("kernel") {
-        kernel_operations();
+    let named: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    for (name, section) in SECTIONS {
+        if named.is_empty() || named.iter().any(|n| n == name) {
+            section();
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::guest::{CPU, Guest, pages};
 use arch::{Arch, Arm64, Hw, KernelConfig, MmId, X86_64};
 use mm::{MapFlags, MremapFlags, Thp, ThpSize, VmProt, advice};
 use std::collections::BTreeMap;
-use units::{PMD_SIZE, VirtAddr};
+use units::{CpuId, PMD_SIZE, VirtAddr};
 
 const MIB: u64 = 1 << 20;
 /// RAM and swap of the measured machines.
@@ -114,8 +114,9 @@ enum GlobalsPage {
 impl GlobalsPage {
     fn of(run: &Run) -> Self {
         match run.arch {
-            ArchName::X86 => GlobalsPage::ZeroPage,
-            ArchName::Arm64 => GlobalsPage::Written,
+            ArchName::X86 if run.spinners == 0 => GlobalsPage::ZeroPage,
+            // Siblings count in it.
+            ArchName::X86 | ArchName::Arm64 => GlobalsPage::Written,
         }
     }
 }
@@ -125,7 +126,12 @@ impl GlobalsPage {
 /// the program wrote the whole region in `write_after_refault`.
 pub fn is_of_first_batch(run: &Run) -> bool {
     let small = run.program != "pageout" || run.args.first().is_some_and(|mib| mib == "64");
-    run.kernel == Kernel::V6_12 && run.cpu == "cortex-a72" && small
+    run.kernel == Kernel::V6_12 && run.cpu == "cortex-a72" && small && run.spinners == 0
+}
+
+/// The CPU of the sibling thread number `i`.
+fn sibling(i: u64) -> CpuId {
+    CpuId::new(u16::try_from((2 + i) % 4).expect("small"))
 }
 
 /// A run under way.
@@ -133,6 +139,7 @@ struct Probe<A: Arch> {
     guest: Guest<A>,
     globals: VirtAddr,
     first_batch: bool,
+    spinners: u64,
     before: Counts,
     phases: Vec<Phase>,
 }
@@ -157,8 +164,13 @@ impl<A: Arch> Probe<A> {
             let child = guest.mm.dup_mmap(guest.id).expect("memory for a fork");
             guest.switch_to(child);
         }
+        // Siblings do nothing but run, each on a CPU of its own.
+        for i in 0..run.spinners {
+            guest.mm.pt.switch_mm(sibling(i), guest.id);
+        }
         let first_batch = is_of_first_batch(run);
-        Probe { guest, globals, first_batch, before: Counts::new(), phases: Vec::new() }
+        let (before, phases, spinners) = (Counts::new(), Vec::new(), run.spinners);
+        Probe { guest, globals, first_batch, spinners, before, phases }
     }
 
     fn counts(&self) -> Counts {
@@ -403,8 +415,15 @@ impl<A: Arch> Probe<A> {
         });
     }
 
+    /// The child of a fork, after which siblings go on counting in their page.
     fn fork(&mut self) -> MmId {
-        self.guest.mm.dup_mmap(self.guest.id).expect("memory for a fork")
+        let child = self.guest.mm.dup_mmap(self.guest.id).expect("memory for a fork");
+        if self.spinners > 0 {
+            self.guest.mm.pt.cpu = sibling(0);
+            self.guest.store(self.globals, 1).expect("writable");
+            self.guest.mm.pt.cpu = CPU;
+        }
+        child
     }
 
     fn forkreuse(&mut self, len: u64) {

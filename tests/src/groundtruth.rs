@@ -211,7 +211,7 @@ pub fn ksm_must_be_equal(record: &Record) -> bool {
     record.run.program == "ksm_tests" && VARIANTS.contains(&record.run.variant.as_str())
 }
 
-/// The records that issue by issue must be equal: anonymous memory, no sibling threads.
+/// The records of programs that the probe has, on kernels that are modelled.
 pub fn must_be_equal(record: &Record) -> bool {
     const PROGRAMS: [&str; 12] = [
         "pageout",
@@ -226,28 +226,6 @@ pub fn must_be_equal(record: &Record) -> bool {
         "forkreuse",
         "swapped",
         "fork",
-    ];
-    const VARIANTS: [&str; 3] = ["vanilla", "B_batched_unmap", "B_batched_unmap_noread"];
-    record.run.spinners == 0
-        && PROGRAMS.contains(&record.run.program.as_str())
-        && VARIANTS.contains(&record.run.variant.as_str())
-}
-
-/// Every record of a program that the probe has, on kernels that are modelled.
-pub fn of_the_probe(record: &Record) -> bool {
-    const PROGRAMS: [&str; 12] = [
-        "pageout",
-        "munmap",
-        "dontneed",
-        "madvfree",
-        "fault",
-        "exit",
-        "mprotect",
-        "partial",
-        "fork",
-        "forkreuse",
-        "swapped",
-        "mremap",
     ];
     const VARIANTS: [&str; 3] = ["vanilla", "B_batched_unmap", "B_batched_unmap_noread"];
     PROGRAMS.contains(&record.run.program.as_str())

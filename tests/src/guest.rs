@@ -5,6 +5,7 @@ use arch::{
     TlbPort,
 };
 use events::{ByOp, Counters, Scope, Sink};
+use kernel::CountsByScope;
 use mm::{Access, Backing, Errno, FaultSignal, MapFlags, Mm, MmConfig, Thp, VmProt};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -74,17 +75,18 @@ impl<A: Arch> Guest<A> {
     /// If the host has no room for the guest's RAM.
     pub fn new(kernel: KernelConfig, hw: Hw, thp: Thp, ram_bytes: u64, swap_bytes: u64) -> Self {
         let config = MmConfig { ram_bytes, swap_bytes, kernel, hw, thp };
-        let mut mm =
+        let mut mm: Mm<Lab<A>> =
             Mm::new(config, ByOp::new(), NoTlb::default()).expect("guest RAM can be reserved");
+        mm.pt.sink.begin("program");
         let id = mm.mm_alloc().expect("a root table");
         mm.pt.cpu = CPU;
         mm.pt.switch_mm(CPU, id);
         Guest { mm, id }
     }
 
-    /// Counts since the start, by scope.
+    /// Counts since the start, by scope, without the interrupts of other CPUs.
     pub fn counts(&self) -> BTreeMap<Scope, Counters> {
-        self.mm.pt.sink.by_scope()
+        CountsByScope::by_scope(&self.mm.pt.sink)
     }
 
     /// Another process runs from now on.

@@ -67,7 +67,8 @@ impl Options {
         Some(options)
     }
 
-    fn request(&self, addr: VirtAddr) -> GupTest {
+    /// The request for a region at `addr`.
+    pub fn request(&self, addr: VirtAddr) -> GupTest {
         GupTest {
             command: self.command,
             addr,

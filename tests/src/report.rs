@@ -28,7 +28,10 @@ impl Tally {
             self.equal += 1;
             return;
         }
-        let (left, used) = unexplained(context, found);
+        let (left, used) = match std::env::var_os("PTESCOPE_GROUNDTRUTH_NO_EXCUSES") {
+            Some(_) => (found, Vec::new()),
+            None => unexplained(context, found),
+        };
         if left.is_empty() {
             *self.excused.entry(used.join(" + ")).or_default() += 1;
             return;
@@ -107,7 +110,8 @@ impl fmt::Display for Report {
             writeln!(f, "not run: {} records", self.skipped)?;
         }
         for excuse in EXCUSES {
-            let used = |t: &Tally| t.excused.keys().any(|ids| ids.contains(excuse.id));
+            let used =
+                |t: &Tally| t.excused.keys().any(|ids| ids.split(" + ").any(|id| id == excuse.id));
             if used(&self.touches) || used(&self.functions) {
                 writeln!(f, "    {}: {}", excuse.id, excuse.reason)?;
             }

@@ -11,7 +11,7 @@ use units::ArchId;
 const NAME: &str = "gup_test";
 
 /// Options, the name that its lines begin with, and how many tests it plans.
-const RUNS: [(&str, &str, usize); 16] = [
+const RUNS: [(&str, &str, usize); 19] = [
     ("-L -m 256 -n 65536 -r 16 -t", "PIN_LONGTERM_BENCHMARK", 1),
     ("-m 512 -t -L -n 1024 -r 10", "PIN_LONGTERM_BENCHMARK", 1),
     ("-u", "GUP_FAST_BENCHMARK", 1),
@@ -28,7 +28,13 @@ const RUNS: [(&str, &str, usize); 16] = [
     ("-j 4 -m 16 -r 3", "GUP_FAST_BENCHMARK", 4),
     ("-L -j 4 -m 16 -n 512 -t", "PIN_LONGTERM_BENCHMARK", 4),
     ("-z -m 16 -n 64", "GUP_FAST_BENCHMARK", 1),
+    ("-L -H -m 64 -n 512 -r 2", "PIN_LONGTERM_BENCHMARK", 1),
+    ("-u -H -m 16 -n 123", "GUP_FAST_BENCHMARK", 1),
+    ("-b -H -S -W -m 16 -n -1", "PIN_BASIC_TEST", 1),
 ];
+
+/// Huge pages in the pool: as many as any of the runs wants.
+const POOL: (&str, &str) = ("/proc/sys/vm/nr_hugepages", "32");
 
 /// The program on `arch`; `None`, and a word about it, if it was not built.
 fn program(arch: ArchId) -> Option<Program> {
@@ -41,7 +47,8 @@ fn program(arch: ArchId) -> Option<Program> {
 
 fn with_large_folios(program: Program, options: &str) -> (RunReport, Recorder) {
     let thp = vec![ThpSetting { kib: 64, policy: ThpPolicy::Always }];
-    run(&RunRequest { thp, ..request(program, options) })
+    let write = vec![(POOL.0.to_owned(), POOL.1.to_owned())];
+    run(&RunRequest { thp, write, ..request(program, options) })
 }
 
 fn gup_test(arch: ArchId, options: &str) -> Option<(RunReport, Recorder)> {
@@ -133,7 +140,7 @@ fn the_guest_of_that_name_prints_and_counts_the_same() {
         ("-b -m 4 -n -1", "", 0),
         ("-f /nowhere/x -m 4", "", 0),
         ("-f /tmp -m 4", "", 0),
-        ("-H -m 4", "", 0),
+        ("-H -m 66", "", 0),
     ];
     for arch in ArchId::ALL {
         for (options, ..) in RUNS.into_iter().chain(more) {

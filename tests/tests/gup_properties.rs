@@ -1,7 +1,8 @@
 //! What batching must not change, and what GUP refuses.
 //!
-//! Two machines do the same random things, one kernel page by page, the other in runs; after
-//! each request both must have the same pages, references, pins and page tables.
+//! Three machines do the same random things: one kernel takes page by page, one takes runs, and a third
+//! takes runs but is asked for one page at a time. After each request all must have the same pages,
+//! references, pins and page tables.
 
 use arch::{Arch, Arm64, Hw, KernelConfig, X86_64};
 use events::Event;
@@ -12,8 +13,10 @@ use units::{ArchId, PAGE_SIZE, PMD_SIZE, Pfn, VirtAddr};
 
 const MIB: u64 = 1 << 20;
 const START: VirtAddr = VirtAddr::new(0x7f00_0000_0000);
-/// Two and a bit page tables.
-const LEN: u64 = 5 * MIB;
+/// Three and a bit page tables.
+const LEN: u64 = 7 * MIB;
+/// One of them is a PMD leaf at last.
+const LEAF: VirtAddr = VirtAddr::new(START.get() + 4 * MIB);
 
 /// A small generator, so that a failure can be repeated from its seed.
 struct Random(u64);
@@ -88,7 +91,20 @@ fn scramble<A: Arch>(guest: &mut Guest<A>, random: &mut Random) -> arch::MmId {
         let (at, len) = random.range();
         guest.mm.mprotect(guest.id, at, len.min(200 * PAGE_SIZE), prot).expect("a good range");
     }
+    map_leaf(guest, random);
     child
+}
+
+/// A PMD leaf in place of what was there, read-only now and then.
+fn map_leaf<A: Arch>(guest: &mut Guest<A>, random: &mut Random) {
+    let order = Thp::order_of_kib(2048).map(|order| (order, ThpSize::Always));
+    let before = std::mem::replace(&mut guest.mm.thp, Thp::only(order));
+    guest.mmap(LEAF, PMD_SIZE, RW, MapFlags::FIXED).expect("address space");
+    guest.store(LEAF, 1).expect("writable");
+    guest.mm.thp = before;
+    if random.below(2) == 0 {
+        guest.mm.mprotect(guest.id, LEAF, PMD_SIZE, VmProt::READ).expect("mapped");
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +158,20 @@ impl Request {
         (result, got)
     }
 
+    /// The same, in calls for one page each, until one fails.
+    fn run_by_ones<A: Arch>(&self, guest: &mut Guest<A>) -> (Result<u64, Errno>, Vec<Pfn>) {
+        let mut got = Vec::new();
+        for i in 0..self.nr {
+            let at = self.at.wrapping_add(i * PAGE_SIZE);
+            match (Request { at, nr: 1, ..*self }).run(guest) {
+                (Ok(_), mut page) => got.append(&mut page),
+                (Err(error), _) if i == 0 => return (Err(error), got),
+                (Err(_), _) => break,
+            }
+        }
+        (Ok(got.len() as u64), got)
+    }
+
     fn put<A: Arch>(&self, guest: &mut Guest<A>, got: &[Pfn]) {
         match self.kind {
             Kind::Pin | Kind::PinFast => guest.mm.unpin_user_pages(got),
@@ -172,11 +202,56 @@ fn state<A: Arch>(guest: &Guest<A>) -> State {
     (counts.collect(), entries)
 }
 
-/// Walks of both machines.
+/// Walks of both kernels, and what they met before the first request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Walks {
     plain: u64,
     batched: u64,
+    mix: Mix,
+}
+
+/// How many entries are of each kind that GUP must tell apart.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mix {
+    holes: u64,
+    swapped: u64,
+    protnone: u64,
+    read_only: u64,
+    /// Mapping a page that a child may share.
+    shared: u64,
+    of_small_folios: u64,
+    of_large_folios: u64,
+    leaves: u64,
+}
+
+impl Mix {
+    fn add<A: Arch>(&mut self, guest: &Guest<A>) {
+        for va in pages(START, LEN) {
+            let Some(pmdp) = guest.mm.pt.pmd_offset(guest.id, va) else { continue };
+            if guest.mm.pt.pte_offset(pmdp, va).is_none() {
+                self.leaves += u64::from(guest.mm.pt.pmdp_get(pmdp).is_leaf());
+                continue;
+            }
+            let pte = pte(guest, va);
+            if pte.is_none() || !pte.is_present() {
+                *(if pte.is_none() { &mut self.holes } else { &mut self.swapped }) += 1;
+                continue;
+            }
+            self.protnone += u64::from(pte.is_protnone());
+            self.read_only += u64::from(!pte.is_write());
+            let page = guest.mm.pt.pages.page(pte.pfn());
+            self.shared += u64::from(!page.flags.contains(PageFlags::ANON_EXCLUSIVE));
+            let large = guest.mm.page_folio(pte.pfn()).is_large();
+            *(if large { &mut self.of_large_folios } else { &mut self.of_small_folios }) += 1;
+        }
+    }
+
+    fn assert_rich(&self) {
+        let Mix { holes, swapped, protnone, read_only, shared, .. } = *self;
+        let Mix { of_small_folios, of_large_folios, leaves, .. } = *self;
+        let kinds = [holes, swapped, protnone, read_only, shared, of_small_folios, of_large_folios];
+        assert!(kinds.iter().all(|&n| n >= 100) && leaves > 0, "{self:?}");
+    }
 }
 
 fn count<A: Arch>(guest: &Guest<A>, event: Event) -> u64 {
@@ -186,30 +261,39 @@ fn count<A: Arch>(guest: &Guest<A>, event: Event) -> u64 {
 fn same_but_for_batching<A: Arch>(change: fn(&mut KernelConfig), seed: u64, walks: &mut Walks) {
     let mut plain = guest::<A>("v7.3", |_| ());
     let mut batched = guest::<A>("v7.3+gup-pte-batch", change);
+    let mut by_ones = guest::<A>("v7.3+gup-pte-batch", change);
     let child = scramble(&mut plain, &mut Random(seed));
-    assert_eq!(scramble(&mut batched, &mut Random(seed)), child);
+    for other in [&mut batched, &mut by_ones] {
+        assert_eq!(scramble(other, &mut Random(seed)), child);
+    }
+    walks.mix.add(&plain);
     let mut random = Random(seed.wrapping_mul(31));
     let mut held: Vec<(Request, Vec<Pfn>)> = Vec::new();
     for _ in 0..40 {
         let request = Request::random(&mut random);
         let first = request.run(&mut plain);
         assert_eq!(first, request.run(&mut batched), "seed {seed}: {request:?}");
-        assert_eq!(state(&plain), state(&batched), "seed {seed}: {request:?}");
+        assert_eq!(first, request.run_by_ones(&mut by_ones), "seed {seed}: {request:?}");
+        let now = state(&plain);
+        assert_eq!(now, state(&batched), "seed {seed}: {request:?}");
+        assert_eq!(now, state(&by_ones), "by ones, seed {seed}: {request:?}");
         held.push((request, first.1));
         if held.len() > 6 {
             let (old, got) = held.remove(random.index(6));
-            old.put(&mut plain, &got);
-            old.put(&mut batched, &got);
+            for guest in [&mut plain, &mut batched, &mut by_ones] {
+                old.put(guest, &got);
+            }
         }
     }
     for (request, got) in held {
-        request.put(&mut plain, &got);
-        request.put(&mut batched, &got);
+        for guest in [&mut plain, &mut batched, &mut by_ones] {
+            request.put(guest, &got);
+        }
     }
     assert_eq!(state(&plain), state(&batched), "seed {seed}");
     walks.plain += count(&plain, Event::FnFollowPageMask);
     walks.batched += count(&batched, Event::FnFollowPageMask);
-    for guest in [&mut plain, &mut batched] {
+    for guest in [&mut plain, &mut batched, &mut by_ones] {
         guest.assert_valid("all is put back");
         assert_balanced(guest, child);
     }
@@ -243,6 +327,7 @@ fn runs_and_single_pages_give_the_same() {
         same_but_for_batching::<Arm64>(|_| (), seed, &mut walks);
     }
     assert!(walks.plain > walks.batched + 10_000, "the mix has runs: {walks:?}");
+    walks.mix.assert_rich();
 }
 
 #[test]
@@ -259,7 +344,10 @@ fn runs_of_equally_exclusive_pages_give_the_same() {
 #[test]
 fn runs_grabbed_at_once_give_the_same() {
     for seed in 201..=206 {
-        let change: fn(&mut KernelConfig) = |k| k.gup_merge_grab = true;
+        let change: fn(&mut KernelConfig) = |k| {
+            k.gup_merge_grab = true;
+            k.gup_batch_own_scan = true;
+        };
         same_but_for_batching::<Arm64>(change, seed, &mut Walks::default());
     }
 }

@@ -616,6 +616,20 @@ fn folding_changes_nothing_but_counts() {
 }
 
 #[test]
+fn however_merged_pages_are_found_they_come_apart_alike() {
+    const FORMS: [&str; 3] = ["v7.3-ksm-walk-vma", "v7.3+ksm-walk-vma", "v7.3+ksm-walk-vma-pud"];
+    over_scripts(16, |script| {
+        for folios in [FOLIOS[0], FOLIOS[4]] {
+            let of = |kernel| Setting { kernel, folios, ..AMPLE };
+            let range_walk = play::<Arm64>(&of("v7.3"), script);
+            for form in FORMS {
+                assert_eq!(play::<Arm64>(&of(form), script), range_walk, "{form}");
+            }
+        }
+    });
+}
+
+#[test]
 fn both_architectures_show_the_same() {
     over_scripts(16, |script| {
         for folios in FOLIOS {

@@ -118,6 +118,9 @@ pub struct KernelConfig {
     pub gup_ro_pin_exclusive_run: bool,
     /// GUP-fast re-checks by `ptep_get_lockless()` (7.x), by `ptep_get()` before.
     pub gup_fast_recheck_lockless: bool,
+    /// The vDSO's data pages are those of lib/vdso/datastore.c, one VMA of four pages, and x86-64
+    /// has the clocks of hypervisors in one of its own (6.14).
+    pub vdso_generic_data: bool,
     /// A fault says that it wrote (VM_FAULT_WRITE), so that `break_ksm()` looks once for each
     /// page (until 6.1; removed at the start of the series of `ksm-walk-vma`).
     pub ksm_fault_write: bool,
@@ -320,6 +323,7 @@ impl KernelConfig {
             gup_batch_own_scan: false,
             gup_ro_pin_exclusive_run: false,
             gup_fast_recheck_lockless: false,
+            vdso_generic_data: false,
             ksm_fault_write: false,
             break_ksm: BreakKsm::FolioWalk,
             swap_api: SwapApi::SlotCache,
@@ -347,6 +351,7 @@ impl KernelConfig {
             mremap_batched: true,
             wp_reuse_large: true,
             gup_fast_recheck_lockless: true,
+            vdso_generic_data: true,
             zero_device_aligned: true,
             hugetlb_tlb_hints: true,
             break_ksm: BreakKsm::RangeWalk,

@@ -5,7 +5,7 @@ use crate::pte::{ClearYoungDirty, Pmd, Pte};
 use crate::tlbport::{PteChange, TlbOp, TlbPort};
 use crate::{Arch, FaultAccess, Hw, KernelConfig, LeafOnly, Platform, Teardown};
 use events::{Event, Op, Sink, Span};
-use phys::{MemMap, Ram};
+use phys::{LINE_SIZE, Lines, MemMap, Ram};
 use units::{CpuId, NrPages, PTRS_PER_TABLE, PhysAddr, Reach, VirtAddr};
 
 /// Index of an address space (`mm_struct`).
@@ -159,6 +159,8 @@ pub struct Pt<P: Platform> {
     pub(crate) cpus: Vec<<P::Arch as Arch>::CpuState>,
     pub(crate) global: <P::Arch as Arch>::Global,
     pub(crate) batch: <P::Arch as Arch>::TlbBatch,
+    /// Cache lines of page tables that were touched and not yet counted.
+    pte_lines: Lines,
     /// Entries that `modify_prot_start_ptes()` cleared; empty unless an oracle watches.
     prot_window: Vec<u64>,
 }
@@ -197,6 +199,7 @@ impl<P: Platform> Pt<P> {
             op: Op::HandleMmFault,
             jiffies: 0,
             violations: Vec::new(),
+            pte_lines: Lines::default(),
             prot_window: Vec::new(),
             roots: Vec::new(),
             contexts: Vec::new(),
@@ -236,6 +239,24 @@ impl<P: Platform> Pt<P> {
     #[inline(always)]
     pub fn count(&mut self, event: Event, n: u64) {
         self.sink.add(event, n);
+    }
+
+    /// The entry at `slot` is read or written.
+    #[inline(always)]
+    pub(crate) fn touch(&self, slot: PhysAddr) {
+        self.pte_lines.touch(slot.get() / LINE_SIZE);
+    }
+
+    /// Counts the cache lines that were touched since the last call. Whoever changes what events
+    /// are attributed to calls this first. Events: `pte_line`, `folio_line`, `page_line`.
+    #[inline(always)]
+    pub fn count_lines(&mut self) {
+        let (ptes, (folios, pages)) = (self.pte_lines.take(), self.pages.take_lines());
+        if ptes | folios | pages != 0 {
+            self.count(Event::PteLine, ptes);
+            self.count(Event::FolioLine, folios);
+            self.count(Event::PageLine, pages);
+        }
     }
 
     /// Whether somebody looks at every change of an entry: the stale-use oracle, or a trace.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use study::plan::parse_shard;
 use study::{
     Override, ThpSetting, WalkRequest, parse_bytes, parse_mem, parse_set, parse_swap, parse_thp,
+    parse_write,
 };
 use units::{ArchId, VirtAddr};
 
@@ -28,6 +29,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Compare predictions with published results of kernel changes
     Scoreboard(ScoreboardArgs),
+    /// Fit the prices of a machine to measured times
+    Calibrate(CalibrateArgs),
     /// Show one translation level by level and bit by bit, on both formats
     Walk(WalkArgs),
     /// List the machine presets, or the figures of one with their sources
@@ -67,7 +70,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
     pub(crate) set: Vec<Override>,
     /// Write to a file of /proc or /sys before the program starts, as in /proc/sys/vm/swappiness=1
-    #[arg(long, value_name = "FILE=TEXT", value_parser = file_and_text)]
+    #[arg(long, value_name = "FILE=TEXT", value_parser = parse_write)]
     pub(crate) write: Vec<(String, String)>,
     /// User and group that the guest runs as
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -205,11 +208,14 @@ pub(crate) struct StudyOutputs {
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// Report of the first run, written by `run --json FILE`
-    #[arg(value_name = "A.json")]
-    pub(crate) a: String,
+    #[arg(value_name = "A.json", required_unless_present = "study")]
+    pub(crate) a: Option<String>,
     /// Report of the second
-    #[arg(value_name = "B.json")]
-    pub(crate) b: String,
+    #[arg(value_name = "B.json", required_unless_present = "study")]
+    pub(crate) b: Option<String>,
+    /// Instead: every pair of runs in a study's JSON lines that differ in the kernel alone
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["a", "b", "json", "svg", "without", "set", "folio", "cpus", "kernel"])]
+    pub(crate) study: Option<String>,
     /// Compare one kernel entry alone, as in madvise(MADV_PAGEOUT), or fault
     #[arg(long, value_name = "ENTRY")]
     pub(crate) only: Option<String>,
@@ -219,6 +225,18 @@ pub(crate) struct ExplainArgs {
     /// And if machine or kernel were other, as in machine.tlbirange=off? Likewise
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
     pub(crate) set: Vec<Override>,
+    /// And with folios of this size and no other, in kB? Likewise
+    #[arg(long, value_name = "KB", value_parser = folio_kb)]
+    pub(crate) folio: Option<u64>,
+    /// And with so many CPUs? Likewise
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) cpus: Option<u16>,
+    /// And on another kernel, with the same patches? Likewise
+    #[arg(long, value_name = "PRESET")]
+    pub(crate) kernel: Option<String>,
+    /// Draw the difference as a waterfall
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) svg: Option<String>,
     /// Write JSON; to stdout, the text goes to stderr
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<String>,
@@ -229,6 +247,31 @@ pub(crate) struct ScoreboardArgs {
     /// Write JSON; to stdout, the table goes to stderr
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<String>,
+    /// How many runs at once; default: as many as the host has cores
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateArgs {
+    /// Measured times, in the form of data/observations.toml; default: the published ones
+    #[arg(value_name = "OBS.toml")]
+    pub(crate) observations: Option<String>,
+    /// Which machine's rows to fit, if there are several
+    #[arg(long, value_name = "BENCH")]
+    pub(crate) bench: Option<String>,
+    /// Fit the prices of this host: the guest probe is timed natively and counted emulated
+    #[arg(long, conflicts_with_all = ["observations", "bench", "work"])]
+    pub(crate) host: bool,
+    /// With --host: change the host's settings for large folios while it runs (needs root)
+    #[arg(long, requires = "host")]
+    pub(crate) set_thp: bool,
+    /// Fit the kernel's instructions per event instead, to a file like data/executed-linux-6.12.toml
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["observations", "bench"])]
+    pub(crate) work: Option<String>,
+    /// Write the price list, or the table of work
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<String>,
     /// How many runs at once; default: as many as the host has cores
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
@@ -337,13 +380,6 @@ fn arch(name: &str) -> Result<ArchId, String> {
     ArchId::parse(name).ok_or_else(|| "known are arm64 and x86_64".to_owned())
 }
 
-fn file_and_text(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((file, text)) if file.starts_with('/') => Ok((file.to_owned(), text.to_owned())),
-        _ => Err("it must be FILE=TEXT with an absolute path".to_owned()),
-    }
-}
-
 fn env(text: &str) -> Result<String, String> {
     match text.split_once('=') {
         Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
@@ -357,6 +393,16 @@ pub(crate) fn one_sentence(message: &str) -> String {
     let lines = paragraph.lines().take_while(|line| !line.trim().is_empty());
     let first = lines.map(str::trim).collect::<Vec<_>>().join(" ");
     format!("{}; see `ptescope --help`", first.trim_end_matches('.'))
+}
+
+/// 4, or a size that `--thp` takes.
+fn folio_kb(text: &str) -> Result<u64, String> {
+    match text {
+        "4" => Ok(4),
+        text => {
+            parse_thp(&format!("{text}kB=always")).map(|thp| thp.kib).map_err(|e| e.to_string())
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! [`study::status`]; otherwise the exit status of `run` is the guest's.
 
 mod args;
+mod calibrate_cmd;
 mod explain_cmd;
 mod lists;
 mod output;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Study(args) => study_cmd::study(&args),
         Command::Explain(args) => explain_cmd::explain(&args),
         Command::Scoreboard(args) => scoreboard_cmd::scoreboard(&args),
+        Command::Calibrate(args) => calibrate_cmd::calibrate(&args),
         Command::Walk(args) => walk::walk(&args),
         Command::Machines(args) => lists::machines(args.name.as_deref()),
         Command::Kernels => lists::kernels(),

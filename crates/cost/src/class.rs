@@ -1,6 +1,6 @@
-//! Classes: events that cost the same.
+//! Classes: events that cost the same; and the instructions that the kernel executes for each event.
 
-use crate::PriceError;
+use crate::{PriceError, WorkTable};
 use events::{Counters, Event, EventKind};
 use serde::Deserialize;
 use units::ArchId;
@@ -12,6 +12,8 @@ pub struct ClassId(usize);
 impl ClassId {
     /// The class of instructions, the first of the file.
     pub(crate) const INSTRUCTION: ClassId = ClassId(0);
+    /// The class of the kernel's instructions, the second.
+    pub(crate) const KERNEL_INSTRUCTION: ClassId = ClassId(1);
 
     pub(crate) const fn index(self) -> usize {
         self.0
@@ -34,6 +36,8 @@ pub struct Class {
 pub struct Classes {
     list: Vec<Class>,
     of_event: Vec<Option<ClassId>>,
+    /// Instructions that the kernel executes for one event.
+    work: Vec<u64>,
 }
 
 #[derive(Deserialize)]
@@ -64,12 +68,14 @@ struct FileFree {
 }
 
 impl Classes {
-    /// The classes of `prices/classes.toml`.
+    /// The classes of `prices/classes.toml`, with the work of the kernel on `arch` from
+    /// `prices/work.toml`.
     ///
     /// # Errors
-    /// [`PriceError`] if that file contradicts itself or the list of events (a test reads it).
-    pub fn builtin() -> Result<Classes, PriceError> {
-        Classes::parse(include_str!("../prices/classes.toml"))
+    /// [`PriceError`] if a file contradicts itself or the list of events (a test reads them).
+    pub fn builtin(arch: ArchId) -> Result<Classes, PriceError> {
+        let classes = Classes::parse(include_str!("../prices/classes.toml"))?;
+        Ok(Classes { work: WorkTable::builtin()?.per_event(arch), ..classes })
     }
 
     /// Every class.
@@ -97,11 +103,18 @@ impl Classes {
         let mut sums = vec![0; self.list.len()];
         sums[ClassId::INSTRUCTION.0] = instructions;
         for (event, n) in counts.nonzero() {
+            sums[ClassId::KERNEL_INSTRUCTION.0] += n * self.work[event as usize];
             if let Some(id) = self.of(event) {
                 sums[id.0] += n;
             }
         }
         sums
+    }
+
+    /// Instructions that the kernel executes for one `event`: a figure fitted on counts of
+    /// executed instructions, good for sums over whole operations.
+    pub fn work(&self, event: Event) -> u64 {
+        self.work[event as usize]
     }
 
     fn parse(text: &str) -> Result<Classes, PriceError> {
@@ -124,7 +137,7 @@ impl Classes {
             table.place_rest(kind, place);
         }
         let list = file.class.into_iter().map(Class::from_file).collect::<Result<_, _>>()?;
-        Ok(Classes { list, of_event: table.finish()? })
+        Ok(Classes { list, of_event: table.finish()?, work: vec![0; Event::COUNT] })
     }
 }
 
@@ -197,12 +210,14 @@ mod tests {
 
     #[test]
     fn every_event_is_in_one_class_or_free() {
-        let classes = Classes::builtin().expect("classes.toml places every event once");
+        let classes =
+            Classes::builtin(ArchId::Arm64).expect("classes.toml places every event once");
         assert_eq!(classes.get(ClassId::INSTRUCTION).name, "instruction");
+        assert_eq!(classes.get(ClassId::KERNEL_INSTRUCTION).name, "kernel_instruction");
         let name = |event| classes.of(event).map(|id| classes.get(id).name.as_str());
         assert_eq!(name(Event::PteXchg), Some("pte_atomic"));
         assert_eq!(name(Event::PtepGet), None);
-        assert_eq!(name(Event::FnTryToUnmapOne), Some("function"));
+        assert_eq!(name(Event::FnTryToUnmapOne), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Price lists.
 
 use crate::explain::{Breakdown, Term};
-use crate::{ClassId, Classes, Difference, Picos};
+use crate::{ClassId, Classes, Difference, Picos, Posterior, Unknown};
 use events::Counters;
 use serde::Deserialize;
 use units::ArchId;
@@ -9,6 +9,9 @@ use units::ArchId;
 /// What is wrong with a price list or with the classes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PriceError {
+    /// A price file of another schema.
+    #[error("the schema of the price file is `{0}`, not `{SCHEMA}`")]
+    Schema(String),
     /// Not TOML of the expected shape.
     #[error("the price file does not parse: {0}")]
     Toml(String),
@@ -57,6 +60,8 @@ pub struct Price {
     pub spread: f64,
     /// What was believed before the fit, for a list that was fitted.
     pub prior: Option<Picos>,
+    /// Relative uncertainty of that.
+    pub prior_spread: Option<f64>,
     /// Where the number comes from.
     pub source: String,
 }
@@ -75,7 +80,6 @@ pub struct PriceList {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    #[expect(dead_code, reason = "for whoever reads the file; demanded by its schema")]
     schema: String,
     name: String,
     arch: String,
@@ -91,8 +95,12 @@ struct FilePrice {
     ns: f64,
     spread: f64,
     prior_ns: Option<f64>,
+    prior_spread: Option<f64>,
     source: String,
 }
+
+/// The schema of price lists.
+const SCHEMA: &str = "ptescope.prices/2";
 
 const MACHINES: &[&str] =
     &[include_str!("../prices/apple-m3-vm.toml"), include_str!("../prices/x86-bare-metal.toml")];
@@ -113,10 +121,7 @@ impl PriceList {
                 return Ok(list);
             }
         }
-        PriceList::parse(match arch {
-            ArchId::Arm64 => GENERIC_ARM64,
-            ArchId::X86_64 => GENERIC_X86_64,
-        })
+        PriceList::generic(arch)
     }
 
     /// Every list that is built in, the generic ones last.
@@ -133,8 +138,11 @@ impl PriceList {
     /// [`PriceError`] that names what is missing, unknown, twice or no number.
     pub fn parse(text: &str) -> Result<PriceList, PriceError> {
         let file: File = toml::from_str(text).map_err(|e| PriceError::Toml(e.to_string()))?;
-        let classes = Classes::builtin()?;
+        if file.schema != SCHEMA {
+            return Err(PriceError::Schema(file.schema));
+        }
         let arch = ArchId::parse(&file.arch).ok_or(PriceError::Arch(file.arch))?;
+        let classes = Classes::builtin(arch)?;
         let mut prices = vec![None; classes.list().count()];
         for entry in file.price {
             let Some(id) = classes.find(&entry.class) else {
@@ -166,6 +174,99 @@ impl PriceList {
             price.cost = cost;
         }
         Ok(self)
+    }
+
+    /// The generic list of `arch`: the priors that a fit of a machine starts from.
+    ///
+    /// # Errors
+    /// [`PriceError`] as for [`PriceList::for_machine`].
+    pub fn generic(arch: ArchId) -> Result<PriceList, PriceError> {
+        PriceList::parse(match arch {
+            ArchId::Arm64 => GENERIC_ARM64,
+            ArchId::X86_64 => GENERIC_X86_64,
+        })
+    }
+
+    /// The prices as unknowns of a fit, from what was believed before any; in the order of the classes.
+    pub fn unknowns(&self) -> Vec<Unknown> {
+        let priced = self.priced().map(|(id, price)| Unknown {
+            name: self.classes.get(id).name.clone(),
+            prior: ns(price.prior.unwrap_or(price.cost)),
+            spread: price.prior_spread.unwrap_or(price.spread),
+        });
+        priced.collect()
+    }
+
+    /// How often each of [`PriceList::unknowns`] occurs in the counts.
+    pub fn occurrences(&self, counts: &Counters, instructions: u64) -> Vec<f64> {
+        let sums = self.classes.count(counts, instructions);
+        #[expect(clippy::cast_precision_loss, reason = "a fit needs a few digits of a count")]
+        let count = |id: ClassId| sums[id.index()] as f64;
+        self.priced().map(|(id, _)| count(id)).collect()
+    }
+
+    /// The list with what a fit of its [`PriceList::unknowns`] found.
+    ///
+    /// # Errors
+    /// [`PriceError::Value`] for an estimate beyond all prices.
+    pub fn fitted(
+        &self,
+        found: &Posterior,
+        name: &str,
+        summary: &str,
+        fitted_on: Vec<String>,
+    ) -> Result<PriceList, PriceError> {
+        let (name, summary) = (name.to_owned(), summary.to_owned());
+        let mut list = PriceList { name, summary, fitted_on, ..self.clone() };
+        let ids: Vec<ClassId> = self.priced().map(|(id, _)| id).collect();
+        for (i, id) in ids.into_iter().enumerate() {
+            let Some(price) = &mut list.prices[id.index()] else { continue };
+            let prior = *price.prior.get_or_insert(price.cost);
+            let spread = *price.prior_spread.get_or_insert(price.spread);
+            (price.cost, price.spread) = (prior, spread);
+            if found.is_learned(i) {
+                price.cost = picos(&found.unknowns()[i].name, significant(found.values()[i]))?;
+                price.spread = round(found.spread(i));
+            }
+        }
+        Ok(list)
+    }
+
+    /// The list as a price file, with `comment` (lines that start with `#`) on top.
+    pub fn to_toml(&self, comment: &str) -> String {
+        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        let mut text = format!(
+            "{comment}schema = {}\nname = {}\narch = {}\nsummary = {}\n",
+            quoted(SCHEMA),
+            quoted(&self.name),
+            quoted(self.arch.name()),
+            quoted(&self.summary)
+        );
+        let rows = self.fitted_on.iter().map(|row| format!("    {},\n", quoted(row)));
+        let rows: String = rows.collect();
+        text += &if rows.is_empty() {
+            "fitted_on = []\n".to_owned()
+        } else {
+            format!("fitted_on = [\n{rows}]\n")
+        };
+        for (id, price) in self.priced() {
+            text += &format!(
+                "\n[[price]]\nclass = {}\nns = {}\nspread = {}\n",
+                quoted(&self.classes.get(id).name),
+                ns(price.cost),
+                price.spread
+            );
+            if let Some((prior, spread)) = price.prior.zip(price.prior_spread) {
+                text += &format!("prior_ns = {}\nprior_spread = {spread}\n", ns(prior));
+            }
+            text += &format!("source = {}\n", quoted(&price.source));
+        }
+        text
+    }
+
+    fn priced(&self) -> impl Iterator<Item = (ClassId, &Price)> {
+        let ids = self.classes.list().map(|(id, _)| id);
+        ids.zip(&self.prices).filter_map(|(id, price)| Some((id, price.as_ref()?)))
     }
 
     /// Its name: that of the machine, or `generic-<arch>`.
@@ -243,8 +344,32 @@ impl Price {
             return Err(PriceError::Value { class: class.clone(), value: spread.to_string() });
         }
         let prior = entry.prior_ns.map(|ns| picos(class, ns)).transpose()?;
-        Ok(Price { cost: picos(class, entry.ns)?, spread, prior, source: entry.source })
+        let prior_spread = entry.prior_spread;
+        Ok(Price {
+            cost: picos(class, entry.ns)?,
+            spread,
+            prior,
+            prior_spread,
+            source: entry.source,
+        })
     }
+}
+
+/// Nanoseconds of a price.
+#[expect(clippy::cast_precision_loss, reason = "a price has a handful of digits")]
+fn ns(price: Picos) -> f64 {
+    price.get() as f64 / 1e3
+}
+
+/// To three significant digits: the rest says nothing, and may differ between hosts.
+fn significant(x: f64) -> f64 {
+    let unit = 10f64.powf(x.abs().log10().floor() - 2.0);
+    if unit.is_finite() && unit > 0.0 { (x / unit).round() * unit } else { x }
+}
+
+/// To two digits after the point.
+fn round(x: f64) -> f64 {
+    (x * 1e2).round() / 1e2
 }
 
 /// `ns` as whole picoseconds.
@@ -279,7 +404,7 @@ mod tests {
         let list = PriceList::for_machine("zen2", ArchId::X86_64).expect("generic");
         assert!(list.is_generic() && list.fitted_on().is_empty());
         let list = PriceList::for_machine("apple-m3-vm", ArchId::Arm64).expect("own");
-        assert!(!list.is_generic() && list.fitted_on().len() == 2);
+        assert!(!list.is_generic() && !list.fitted_on().is_empty());
         let list = PriceList::for_machine("apple-m3-vm", ArchId::X86_64).expect("generic");
         assert_eq!(list.name(), "generic-x86_64");
     }
@@ -293,9 +418,18 @@ mod tests {
     }
 
     #[test]
+    fn a_list_is_read_as_it_was_written() {
+        for list in PriceList::builtin().expect("embedded lists are whole") {
+            let again = PriceList::parse(&list.to_toml("# A comment.\n")).expect("parses");
+            assert_eq!(again.prices, list.prices, "{}", list.name());
+            assert_eq!(again.fitted_on(), list.fitted_on());
+        }
+    }
+
+    #[test]
     fn a_wrong_list_says_what_is_wrong() {
         let list = |class: &str, ns: &str| {
-            let head = "schema = \"ptescope.prices/1\"\nname = \"x\"\narch = \"arm64\"\nsummary = \"\"\nfitted_on = []\n";
+            let head = "schema = \"ptescope.prices/2\"\nname = \"x\"\narch = \"arm64\"\nsummary = \"\"\nfitted_on = []\n";
             let price =
                 format!("[[price]]\nclass = \"{class}\"\nns = {ns}\nspread = 0.1\nsource = \"\"\n");
             PriceList::parse(&format!("{head}{price}")).expect_err("wrong").to_string()

@@ -15,7 +15,7 @@
 use crate::block::{Builder, Finished, Step};
 use crate::bus::Bus;
 use crate::exec::{self, Core, Flow, Handler, Threaded};
-use crate::native::{Compiled, Left, Native, NativeBlock};
+use crate::native::{Compiled, Left, Native, NativeBlock, Place};
 use crate::state::CpuState;
 use std::collections::BTreeMap;
 use units::{ArchId, PAGE_SIZE, PhysAddr, VirtAddr};
@@ -292,6 +292,9 @@ impl<B: Bus> Cpu<B> {
                 Err(fault) => return self.leave(pc, |pc| Exit::Fault { fault, pc }),
             };
             self.link(from, id);
+            if from.is_none() {
+                self.tell_found(id);
+            }
             match self.run_chain(bus, id, page.va, max_instructions) {
                 Stop::Exit(exit) => return exit,
                 Stop::Goto(to, slot) => (pc, from) = (to, slot),
@@ -313,6 +316,14 @@ impl<B: Bus> Cpu<B> {
         }
         if let Some(link) = self.blocks.get_mut(from as usize).and_then(|b| b.links.get_mut(slot)) {
             *link = to;
+        }
+    }
+
+    /// Tells the compiler which block is here.
+    fn tell_found(&mut self, id: u32) {
+        let is_native = self.blocks.get(id as usize).is_some_and(|b| b.is_native);
+        if is_native && let Some(native) = &mut self.native {
+            native.found(id);
         }
     }
 
@@ -417,6 +428,7 @@ impl<B: Bus> Cpu<B> {
                 }
                 Err(self.run_part(bus, pc, max_instructions - self.core.retired_nr))
             }
+            Left::Indirect => Err(Stop::Goto(self.core.s.pc, None)),
             Left::At { id, op, flow } => match flow {
                 Flow::Link0 => Ok((id, 0)),
                 Flow::Link1 => Ok((id, 1)),
@@ -438,7 +450,9 @@ impl<B: Bus> Cpu<B> {
         block.heat += 1;
         let ops: Vec<_> = block.ops.iter().map(|t| t.op).collect();
         let loops = block.targets.map(|to| block.second.is_none() && to == block.pc);
-        let made = native.compile(id, NativeBlock { ops, insns_nr: block.insns_nr, loops });
+        let place = Place { pc: block.pc, pa: block.pa };
+        let place = block.second.is_none().then_some(place);
+        let made = native.compile(id, NativeBlock { ops, insns_nr: block.insns_nr, loops, place });
         match made {
             Compiled::Yes => {
                 block.is_native = true;
@@ -587,6 +601,9 @@ impl<B: Bus> Cpu<B> {
         // Links into the page come only from the page itself, whose blocks are unreachable now, once
         // the jump cache is empty.
         self.jumps.fill(NO_JUMP);
+        if let Some(native) = &mut self.native {
+            native.forget();
+        }
     }
 
     /// Drops all blocks.

@@ -14,6 +14,17 @@ pub struct NativeBlock {
     pub insns_nr: u64,
     /// Whether target 0, target 1 is the block itself.
     pub loops: [bool; 2],
+    /// Where the block is; `None` if it crosses pages.
+    pub place: Option<Place>,
+}
+
+/// Address of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Virtual address of its first byte.
+    pub pc: u64,
+    /// Physical address of its first byte.
+    pub pa: u64,
 }
 
 /// What came of [`Native::compile`].
@@ -42,6 +53,8 @@ pub enum Left {
         /// The block.
         id: u32,
     },
+    /// A block is done and goes on at the state's `pc`.
+    Indirect,
     /// Op number `op` of block `id` left it.
     At {
         /// The block.
@@ -75,6 +88,13 @@ pub trait Native<B: Bus>: std::fmt::Debug {
 
     /// Lets target `slot` of block `from` lead to block `to`; both were compiled.
     fn link(&mut self, from: u32, slot: usize, to: u32);
+
+    /// Block `id`, which was compiled, was found by its place: jumps through registers to there, from the same virtual and
+    /// physical page, may lead to it directly.
+    fn found(&mut self, id: u32);
+
+    /// Blocks must be found anew: some of them are no more.
+    fn forget(&mut self);
 
     /// Drops all code.
     fn clear(&mut self);

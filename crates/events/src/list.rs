@@ -88,6 +88,7 @@ events! {
     PmdWrite "pmd_write" PteTouch "Plain PMD stores (x86-64).";
     PmdXchg "pmd_xchg" PteTouch "Atomic exchanges of a PMD.";
     PteCmpxchg "pte_cmpxchg" PteTouch "Compare-and-exchange attempts on a PTE, and locked bit clears.";
+    PteLine "pte_line" PteTouch "Cache lines (64 bytes) of page tables that the kernel fetched into a cache of 256 KiB.";
     PteRead "pte_read" PteTouch "Raw PTE loads by the kernel (8 bytes each); hardware walks are not counted here.";
     PteWrite "pte_write" PteTouch "Plain PTE stores by the kernel.";
     PteXchg "pte_xchg" PteTouch "Atomic exchanges of a PTE.";
@@ -99,6 +100,8 @@ events! {
     DsbNshst "dsb_nshst" Tlb "DSB NSHST of the TLB code.";
     Invlpg "invlpg" Tlb "INVLPG instructions.";
     IpiCallCpu "ipi_call_cpu" Tlb "CPUs sent an inter-processor interrupt.";
+    HwWalk "hw_walk" Tlb "Page-table walks by the hardware for guest code.";
+    HwWalkLoad "hw_walk_load" Tlb "Page-table entries that those walks loaded.";
     TlbiAside1is "tlbi_aside1is" Tlb "TLBI ASIDE1IS: a whole ASID, broadcast.";
     TlbiRvae1is "tlbi_rvae1is" Tlb "TLBI RVAE1IS: a range, all levels, broadcast.";
     TlbiRvale1 "tlbi_rvale1" Tlb "TLBI RVALE1: a range, last level only, this CPU.";
@@ -142,8 +145,12 @@ events! {
     PageWalkCallback "page_walk_callback" Struct "Indirect calls of the callbacks of a page walk (`struct mm_walk_ops`).";
     PageAlloc "page_alloc" Struct "Blocks taken from the page allocator.";
     PageFree "page_free" Struct "Blocks given back to the page allocator.";
+    PageAllocPages "page_alloc_pages" Struct "Base pages in the blocks that the page allocator handed out.";
+    PageFreePages "page_free_pages" Struct "Base pages in the blocks that it took back.";
     PtlLock "ptl_lock" Struct "Page-table lock acquisitions.";
     FolioLock "folio_lock" Struct "Folio lock acquisitions.";
+    FolioLine "folio_line" Struct "Cache lines of `struct page` that the kernel fetched into a cache of 256 KiB, of single pages and of the first pages of folios.";
+    PageLine "page_line" Struct "The same of later pages of folios, which lie beside their neighbours.";
     PageFaultTrap "page_fault_trap" Struct "Exceptions taken for a memory access.";
     SyscallTrap "syscall_trap" Struct "System calls entered.";
     FnUnderContpteTryFold "fn___contpte_try_fold" Function "Entries of `__contpte_try_fold()`.";
@@ -177,6 +184,7 @@ events! {
     FnArchTlbbatchFlush "fn_arch_tlbbatch_flush" Function "Entries of `arch_tlbbatch_flush()`.";
     FnBreakKsm "fn_break_ksm" Function "Entries of `break_ksm()`.";
     FnBreakKsmPmdEntry "fn_break_ksm_pmd_entry" Function "Entries of `break_ksm_pmd_entry()`, one per callback of the walks that look for KSM pages.";
+    FnCanChangePteWritable "fn_can_change_pte_writable" Function "Entries of `can_change_pte_writable()`, or of what decides for a run of entries (7.3).";
     FnChangeHugePmd "fn_change_huge_pmd" Function "Entries of `change_huge_pmd()`.";
     FnChangePresentPtes "fn_change_present_ptes" Function "Entries of `change_present_ptes()` (7.3).";
     FnChangeProtection "fn_change_protection" Function "Entries of `change_protection()`.";

@@ -83,6 +83,7 @@ fn plain(left: Left) -> Left {
     match left {
         Left::At { id, flow: Flow::Link0, .. } => Left::Link { id, slot: 0 },
         Left::At { id, flow: Flow::Link1, .. } => Left::Link { id, slot: 1 },
+        Left::At { flow: Flow::Indirect, .. } => Left::Indirect,
         left => left,
     }
 }
@@ -215,7 +216,7 @@ fn random_block(r: &mut Random) -> NativeBlock {
     }
     let end = if loops == [false; 2] { r.pick(&ends) } else { r.pick(&branches) };
     ops.push(random_op(r, end, temporaries));
-    NativeBlock { ops, insns_nr: r.below(6) + 1, loops }
+    NativeBlock { ops, insns_nr: r.below(6) + 1, loops, place: None }
 }
 
 fn shuffle_state(r: &mut Random, s: &mut CpuState) {
@@ -253,6 +254,7 @@ fn visible(s: &CpuState) -> impl PartialEq + std::fmt::Debug {
     let conditions: Vec<bool> =
         (0..=Cond::Al as u8).map(|c| flags::holds(s, Cond::from_raw(c))).collect();
     (
+        s.pc,
         s.r[..64].to_vec(),
         s.v.to_vec(),
         flags::eflags(s),

@@ -106,6 +106,8 @@ fn x86_code(r: &mut Random) -> Vec<u8> {
             7 => {
                 code.extend([r.pick(&[0x75, 0x72, 0xeb, 0x7e]), (r.below(60) as u8).wrapping_neg()])
             }
+            8 if r.one_in(4) => code.extend([0xe8, r.below(100) as u8, 0, 0, 0]),
+            8 if r.one_in(4) => code.push(0xc3),
             8 => code.extend([
                 0x66,
                 0x0f,
@@ -121,7 +123,7 @@ fn x86_code(r: &mut Random) -> Vec<u8> {
 
 fn arm64_code(r: &mut Random) -> Vec<u8> {
     // Opcode bits, and the bits that may be anything.
-    let forms: [(u32, u32); 14] = [
+    let forms: [(u32, u32); 16] = [
         (0x0b00_0000, 0xe0df_fc1f | 0x1f_03e0), // add, sub (shifted register)
         (0x0a00_0000, 0xe0df_fc1f | 0x3f_03e0), // logical (shifted register)
         (0x1100_0000, 0xe0ff_ffff),             // add, sub (immediate)
@@ -135,6 +137,8 @@ fn arm64_code(r: &mut Random) -> Vec<u8> {
         (0x5400_0000, 0x0000_01ef),             // conditional branch, forwards
         (0x3400_0000, 0x8100_01ff),             // cbz, cbnz, forwards
         (0x54ff_fe00, 0x0000_01ef),             // conditional branch, backwards
+        (0x9400_0000, 0x0000_001f),             // bl, forwards
+        (0xd65f_0000, 0x0000_03e0),             // ret
         (0x3600_0000, 0x81f8_01ff),             // tbz, tbnz, forwards
     ];
     let mut code = Vec::new();
@@ -149,12 +153,67 @@ fn arm64_code(r: &mut Random) -> Vec<u8> {
 fn random_programs_agree_with_the_interpreter() {
     let mut r = Random(0xfeed_5eed);
     let mut retired = 0;
-    for round in 0..40 {
+    for round in 0..100 {
         let hot = if round % 2 == 0 { 1 } else { 3 };
         let x86: Vec<_> = (0..CODE_PAGES).map(|_| x86_code(&mut r)).collect();
         retired += compare::<X86_64>(ArchId::X86_64, r.next(), &x86, hot);
         let arm64: Vec<_> = (0..CODE_PAGES).map(|_| arm64_code(&mut r)).collect();
         retired += compare::<Arm64>(ArchId::Arm64, r.next(), &arm64, hot);
     }
-    assert!(retired > 50_000, "only {retired} instructions ran");
+    assert!(retired > 100_000, "only {retired} instructions ran");
+}
+
+/// A loop that calls a function on its own page from two places, the second at `second`, and through another name of the
+/// page; now and then it changes the function.
+fn calls(second: i32) -> Vec<u8> {
+    const AGAIN: i32 = 5;
+    const FUNCTION: i32 = 0x100;
+    const OTHER_NAME: i32 = 22 * 4096;
+    let relative = |at: i32, len: i32, to: i32| (to - at - len).to_le_bytes();
+    let mut code = vec![0; 0x600];
+    let mut put = |at: i32, opcode: &[u8], rest: [u8; 4]| {
+        let at = at as usize;
+        code[at..at + opcode.len()].copy_from_slice(opcode);
+        code[at + opcode.len()..at + opcode.len() + 4].copy_from_slice(&rest);
+    };
+    put(0, &[0xb9], 300i32.to_le_bytes()); // mov ecx, 300
+    put(AGAIN, &[0xe8], relative(AGAIN, 5, FUNCTION)); // call
+    put(AGAIN + 5, &[0xe9], relative(AGAIN + 5, 5, second)); // jmp
+    put(FUNCTION, &[0x05, 0x11, 0, 0, 0, 0xc3], [0; 4]); // add eax, 11h; ret
+    put(second, &[0xe8], relative(second, 5, FUNCTION)); // call
+    put(second + 5, &[0xe8], relative(second + 5, 5, FUNCTION + OTHER_NAME)); // call
+    // test cl, 31; jnz over; mov [rdi], cl; over: dec ecx
+    put(second + 10, &[0xf6, 0xc1, 0x1f, 0x75, 0x02], [0x88, 0x0f, 0xff, 0xc9]);
+    put(second + 19, &[0x0f, 0x85], relative(second + 19, 6, AGAIN)); // jnz again
+    put(second + 25, &[0xcc], [0; 4]); // int3
+    code
+}
+
+#[test]
+fn returns_lead_where_the_interpreter_returns_to() {
+    // Return addresses with a place of their own in the table of targets, and with one place for both.
+    check_calls(0x505);
+    check_calls(0x405);
+}
+
+fn check_calls(second: i32) {
+    let (mut native, mut native_bus) = machine::<X86_64>(ArchId::X86_64, &[calls(second)]);
+    let (mut plain, mut plain_bus) = machine::<X86_64>(ArchId::X86_64, &[calls(second)]);
+    native.set_native(jit::native().expect("this host can"), 1);
+    for cpu in [&mut native, &mut plain] {
+        let state = cpu.state_mut();
+        state.set_pc(VirtAddr::new(BASE));
+        state.r[4] = BASE + 10 * PAGE_SIZE;
+        state.r[7] = BASE + 0x101;
+    }
+    loop {
+        let (a, b) = (native.run(&mut native_bus, 997), plain.run(&mut plain_bus, 997));
+        assert_eq!(a, b);
+        assert_eq!(seen(&native, &native_bus), seen(&plain, &plain_bus));
+        if a != Exit::Limit {
+            break;
+        }
+    }
+    assert!(matches!(native.state().r[1], 0), "the loop ended");
+    assert!(native.stats().dropped_nr > 0 && native.stats().compiled_nr > 10);
 }

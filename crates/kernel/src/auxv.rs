@@ -1,7 +1,7 @@
 //! The stack that a new program finds: strings, auxiliary vector, pointers.
 //!
 //! Source: Linux fs/exec.c `setup_arg_pages()`, fs/binfmt_elf.c `create_elf_tables()`; the order
-//! of the vector is Linux's. There is no `AT_SYSINFO_EHDR`: no vDSO.
+//! of the vector is Linux's.
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -11,6 +11,7 @@ use units::{ArchId, VirtAddr};
 #[derive(Clone, Debug)]
 pub(crate) struct Values {
     pub(crate) arch: ArchId,
+    pub(crate) sysinfo_ehdr: VirtAddr,
     pub(crate) hwcap: u64,
     pub(crate) hwcap2: u64,
     pub(crate) min_sigstack: u64,
@@ -95,26 +96,27 @@ pub(crate) fn build(
 
 fn entries(v: &Values, execfn: u64, platform: u64, random: u64) -> Vec<(u64, u64)> {
     vec![
-        (51, v.min_sigstack),      // AT_MINSIGSTKSZ
-        (16, v.hwcap),             // AT_HWCAP
-        (6, units::PAGE_SIZE),     // AT_PAGESZ
-        (17, crate::abi::USER_HZ), // AT_CLKTCK
-        (3, v.phdr.get()),         // AT_PHDR
-        (4, crate::elf::PHENT),    // AT_PHENT
-        (5, v.phnum),              // AT_PHNUM
-        (7, 0),                    // AT_BASE: no interpreter
-        (8, 0),                    // AT_FLAGS
-        (9, v.entry.get()),        // AT_ENTRY
-        (11, 0),                   // AT_UID
-        (12, 0),                   // AT_EUID
-        (13, 0),                   // AT_GID
-        (14, 0),                   // AT_EGID
-        (23, 0),                   // AT_SECURE
-        (25, random),              // AT_RANDOM
-        (26, v.hwcap2),            // AT_HWCAP2
-        (31, execfn),              // AT_EXECFN
-        (15, platform),            // AT_PLATFORM
-        (0, 0),                    // AT_NULL
+        (33, v.sysinfo_ehdr.get()), // AT_SYSINFO_EHDR
+        (51, v.min_sigstack),       // AT_MINSIGSTKSZ
+        (16, v.hwcap),              // AT_HWCAP
+        (6, units::PAGE_SIZE),      // AT_PAGESZ
+        (17, crate::abi::USER_HZ),  // AT_CLKTCK
+        (3, v.phdr.get()),          // AT_PHDR
+        (4, crate::elf::PHENT),     // AT_PHENT
+        (5, v.phnum),               // AT_PHNUM
+        (7, 0),                     // AT_BASE: no interpreter
+        (8, 0),                     // AT_FLAGS
+        (9, v.entry.get()),         // AT_ENTRY
+        (11, 0),                    // AT_UID
+        (12, 0),                    // AT_EUID
+        (13, 0),                    // AT_GID
+        (14, 0),                    // AT_EGID
+        (23, 0),                    // AT_SECURE
+        (25, random),               // AT_RANDOM
+        (26, v.hwcap2),             // AT_HWCAP2
+        (31, execfn),               // AT_EXECFN
+        (15, platform),             // AT_PLATFORM
+        (0, 0),                     // AT_NULL
     ]
 }
 
@@ -138,6 +140,7 @@ mod tests {
     fn a_program_finds_its_arguments_where_the_abi_says() {
         let values = Values {
             arch: ArchId::Arm64,
+            sysinfo_ehdr: VirtAddr::new(0xffff_f7ff_f000),
             hwcap: 3,
             hwcap2: 0,
             min_sigstack: 5120,

@@ -86,8 +86,10 @@ where
     /// # Errors
     /// [`LoadError`]: the program cannot run here.
     pub fn load(&mut self, program: &Program<'_>) -> Result<Loaded, LoadError> {
+        self.mm.pt.count_lines();
         self.mm.pt.sink.begin("execve");
         let mapped = self.map_program(program);
+        self.mm.pt.count_lines();
         self.mm.pt.sink.end();
         let Mapped { mm, pc, sp, layout } = mapped?;
         let task = self.spawn_process(program, mm, layout);
@@ -130,7 +132,9 @@ where
             self.map_segment(mm, file, &segment).map_err(memory("a segment"))?;
             brk = brk.max(segment.end());
         }
-        let sigpage = self.map_sigpage(mm)?;
+        // Its mappings hold it from here on.
+        self.mm.file_put(file);
+        let vdso = self.map_vdso(mm).map_err(memory("the vDSO"))?;
         let brk_start = match image.kind {
             ImageKind::Fixed => brk.wrapping_add(PAGE_SIZE - 1).align_down(PAGE_SIZE),
             ImageKind::StaticPie => dyn_base(image.arch),
@@ -144,6 +148,7 @@ where
         };
         let values = auxv::Values {
             arch: image.arch,
+            sysinfo_ehdr: vdso.ehdr,
             hwcap: self.options.hwcap,
             hwcap2: self.options.hwcap2,
             min_sigstack: self.options.min_sigstack,
@@ -156,7 +161,8 @@ where
         let stack = auxv::build(stack_top, path, program.argv, program.envp, &values);
         self.mm.copy_to_user(mm, stack.sp, &stack.bytes).map_err(memory("its stack"))?;
         let arg_start = stack.arg_start;
-        let layout = MmLayout { brk_start, stack_top, arg_start, sigpage };
+        let sigreturn = vdso.sigreturn;
+        let layout = MmLayout { brk_start, stack_top, arg_start, sigreturn };
         Ok(Mapped { mm, pc: values.entry, sp: stack.sp, layout })
     }
 
@@ -221,25 +227,6 @@ where
             self.mm.mmap(mm, zero_from, len, segment.prot, ANON_FIXED, Backing::Anonymous)?;
         }
         Ok(())
-    }
-
-    /// The page that signal handlers return through on arm64, where C libraries rely on the vDSO
-    /// for it.
-    // FIDELITY: vdso — there is no vDSO: time comes from system calls, and on arm64 a page named
-    // [sigpage] holds the return from signal handlers.
-    fn map_sigpage(&mut self, mm: MmId) -> Result<VirtAddr, LoadError> {
-        if P::Arch::ID == ArchId::X86_64 {
-            return Ok(VirtAddr::ZERO);
-        }
-        // mov x8, #139 (rt_sigreturn); svc #0
-        let code: Vec<u8> =
-            [0xd280_1168u32, 0xd400_0001].iter().flat_map(|word| word.to_le_bytes()).collect();
-        let file = self.mm.file_create("[sigpage]", code);
-        let prot = VmProt::READ | VmProt::EXEC;
-        let backing = Backing::File { file, offset: 0 };
-        self.mm
-            .mmap(mm, VirtAddr::ZERO, PAGE_SIZE, prot, MapFlags::PRIVATE, backing)
-            .map_err(memory("the signal page"))
     }
 }
 

@@ -89,6 +89,10 @@ impl OpenFiles {
             file.refs = file.refs.saturating_add(1);
         }
     }
+    /// Whether a description refers to `open`.
+    pub(crate) fn refers_to(&self, open: Open) -> bool {
+        self.files.values().any(|file| file.open == open)
+    }
     /// Drops one reference; what it was, if it was the last.
     pub(crate) fn release(&mut self, at: FileRef) -> Option<Open> {
         let file = self.files.get_mut(&at)?;

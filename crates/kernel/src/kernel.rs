@@ -18,7 +18,8 @@ use crate::task::{
     ExitStatus, MmLayout, Process, ProcessId, Resume, Rlimits, Task, TaskId, TaskState, Wait,
 };
 use crate::uring::Urings;
-use crate::vfs::{Follow, Kind, MmEvents, Node, PseudoFile, Vfs, absolute};
+use crate::vdso;
+use crate::vfs::{Follow, InodeId, Kind, MmEvents, Node, PseudoFile, Vfs, absolute};
 use arch::{Arch, MmId, Platform};
 use events::{Event, Sink};
 use mm::Mm;
@@ -103,6 +104,7 @@ pub struct Kernel<P: Platform> {
     pub(crate) urings: Urings,
     pub(crate) files: OpenFiles,
     pub(crate) vfs: Vfs,
+    pub(crate) vdso: Option<vdso::Parts>,
     pub(crate) pseudo: Vec<Arc<dyn PseudoFile<P>>>,
     pub(crate) events: MmEvents,
     pub(crate) log: Log,
@@ -159,6 +161,7 @@ where
             urings: Urings::default(),
             files: OpenFiles::default(),
             vfs,
+            vdso: None,
             pseudo,
             events: MmEvents::default(),
             log: Log::default(),
@@ -252,12 +255,13 @@ where
         waits.chain(timers).min()
     }
 
-    /// Ends the waits whose time has come.
-    pub fn wake_expired(&mut self, now_ns: u64) {
+    /// Ends the waits whose time has come; says whether there were any.
+    pub fn wake_expired(&mut self, now_ns: u64) -> bool {
         self.fire_timers(now_ns);
         self.run_khugepaged(now_ns);
         let due = |t: &&Task| t.wait.is_some() && t.deadline.is_some_and(|at| at <= now_ns);
         let expired: Vec<TaskId> = self.tasks.values().filter(due).map(|t| t.id).collect();
+        let any = !expired.is_empty();
         for task in expired {
             let value = match self.task(task).wait {
                 Some(Wait::Futex(_)) => errno::as_return(ETIMEDOUT),
@@ -266,6 +270,7 @@ where
             };
             self.wake(task, Resume::Return(value));
         }
+        any
     }
 
     /// Gives khugepaged its turn if it has slept long enough: a kernel thread of CPU 0.
@@ -404,8 +409,10 @@ where
     ) -> Outcome {
         self.enter(task);
         let Some(mm) = self.process_of(task).mm else { return Outcome::Exited };
+        self.mm.pt.count_lines();
         self.mm.pt.sink.begin("fault");
         let result = self.mm.handle_user_fault(mm, va, access);
+        self.mm.pt.count_lines();
         self.mm.pt.sink.end();
         let Err(why) = result else { return Outcome::Resume };
         match signal::fault_info(why, va, access) {
@@ -462,12 +469,14 @@ where
             regs.set_ret(errno::as_return(ENOSYS));
             return self.leave(task, regs);
         };
+        self.mm.pt.count_lines();
         self.mm.pt.sink.begin(syscalls::context(index, &args));
         if entry == Entry::Trap {
             self.mm.pt.sink.add(Event::SyscallTrap, 1);
         }
         let mut call = Call { task, args, regs: &mut *regs, host };
         let result = syscalls::run(self, index, &mut call);
+        self.mm.pt.count_lines();
         self.mm.pt.sink.end();
         self.finish(task, regs, result)
     }
@@ -677,8 +686,10 @@ where
         }
         self.mm.pt.cpu = cpu;
         self.events.attribute(process, &self.mm.pt.sink);
+        self.mm.pt.count_lines();
         self.mm.pt.sink.begin("switch_mm");
         self.mm.pt.switch_mm(cpu, mm);
+        self.mm.pt.count_lines();
         self.mm.pt.sink.end();
         if let Some(loaded) = self.loaded.get_mut(cpu.index()) {
             *loaded = (Some(mm), Lazy::No);
@@ -689,8 +700,10 @@ where
         let Some((_, lazy)) = self.loaded.get_mut(cpu.index()) else { return };
         if std::mem::replace(lazy, Lazy::Yes) == Lazy::No {
             self.mm.pt.cpu = cpu;
+            self.mm.pt.count_lines();
             self.mm.pt.sink.begin("enter_lazy_tlb");
             self.mm.pt.enter_lazy_tlb(cpu);
+            self.mm.pt.count_lines();
             self.mm.pt.sink.end();
         }
     }
@@ -825,6 +838,7 @@ where
                     file.release(self);
                 }
             }
+            Some(Open::Inode(inode)) => self.collect_inode(inode),
             _ => {}
         }
     }
@@ -837,6 +851,19 @@ where
         self.wake_all(|_, wait| wait == Wait::Pipe(pipe) || wait == Wait::Poll);
         let pages = self.pipes.collect(pipe);
         self.put_pages(&pages);
+    }
+
+    /// Drops a file of the tmpfs that has neither a name nor a descriptor any more; mappings keep
+    /// its pages.
+    pub(crate) fn collect_inode(&mut self, inode: InodeId) {
+        let file = match self.vfs.inode(inode).map(|it| &it.kind) {
+            Ok(Kind::File(file)) => *file,
+            _ => return,
+        };
+        if !self.files.refers_to(Open::Inode(inode)) && !self.vfs.is_linked(inode) {
+            self.vfs.forget(inode);
+            self.mm.file_put(file);
+        }
     }
 }
 

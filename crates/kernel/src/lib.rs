@@ -38,6 +38,7 @@ mod task;
 mod tests;
 mod uring;
 mod user;
+mod vdso;
 mod vfs;
 
 pub use counts::CountsByScope;

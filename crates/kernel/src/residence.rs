@@ -4,15 +4,17 @@
 // ptep_get; here these reads count nothing.
 
 use crate::kernel::Kernel;
-use arch::{MmId, Platform, Pmd, Pte, SoftleafKind, TableLevel};
+use arch::{MmId, Platform, Pmd, Pte, Softleaf, SoftleafKind, TableLevel};
 use phys::PageFlags;
 use units::{PAGE_SIZE, PMD_SIZE, Pfn, VirtAddr};
 
 /// What is behind a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resident {
-    /// Nothing, or a marker.
+    /// Nothing.
     No,
+    /// A marker in place of a page.
+    Marker(Softleaf),
     /// A frame.
     Page(Mapped),
     /// A slot of a swap device.
@@ -21,8 +23,10 @@ pub(crate) enum Resident {
         device: u8,
         /// The slot.
         slot: u64,
-        /// Whether it was written since that was last asked.
+        /// Written since the soft-dirty bits were cleared.
         soft_dirty: bool,
+        /// Write-protected by userfaultfd.
+        uffd_wp: bool,
     },
 }
 
@@ -33,6 +37,7 @@ pub(crate) struct Mapped {
     pub(crate) dirty: bool,
     pub(crate) young: bool,
     pub(crate) soft_dirty: bool,
+    pub(crate) uffd_wp: bool,
     pub(crate) huge: bool,
     /// The zero page: nobody's.
     pub(crate) special: bool,
@@ -53,10 +58,13 @@ impl<P: Platform> Kernel<P> {
         if !pte.is_present() {
             let leaf = pte.softleaf();
             return match leaf.kind() {
-                SoftleafKind::Swap => {
-                    let soft_dirty = pte.is_swp_soft_dirty();
-                    Resident::Swap { device: leaf.ty, slot: leaf.offset, soft_dirty }
-                }
+                SoftleafKind::Swap => Resident::Swap {
+                    device: leaf.ty,
+                    slot: leaf.offset,
+                    soft_dirty: pte.is_swp_soft_dirty(),
+                    uffd_wp: pte.is_swp_uffd_wp(),
+                },
+                SoftleafKind::Marker => Resident::Marker(leaf),
                 _ => Resident::No,
             };
         }
@@ -65,6 +73,7 @@ impl<P: Platform> Kernel<P> {
             dirty: pte.is_dirty(),
             young: pte.is_young(),
             soft_dirty: pte.is_soft_dirty(),
+            uffd_wp: pte.is_uffd_wp(),
             huge: false,
             special: pte.is_special(),
         })
@@ -83,6 +92,7 @@ impl<P: Platform> Kernel<P> {
             dirty: pmd.is_dirty(),
             young: pmd.is_young(),
             soft_dirty: pmd.is_soft_dirty(),
+            uffd_wp: pmd.is_uffd_wp(),
             huge: true,
             special: !owned,
         })
@@ -114,11 +124,6 @@ impl<P: Platform> Kernel<P> {
     /// Whether a frame is a merged page.
     pub(crate) fn is_ksm(&self, pfn: Pfn) -> bool {
         self.head_flags(pfn).contains(PageFlags::KSM)
-    }
-
-    /// Whether a frame belongs to one process only.
-    pub(crate) fn is_exclusive(&self, pfn: Pfn) -> bool {
-        self.mm.pt.pages.is_valid(pfn) && self.mm.page_anon_exclusive(pfn)
     }
 
     /// How many page-table entries map a frame.

@@ -289,7 +289,7 @@ pub(super) struct Frame<'a> {
     mask: SigSet,
     altstack: AltStack,
     /// The page with the return code, where the guest brings none.
-    sigpage: VirtAddr,
+    sigreturn: VirtAddr,
 }
 
 impl Frame<'_> {
@@ -457,8 +457,8 @@ where
         let it = self.task_mut(task);
         let mask = it.saved_mask.take().unwrap_or(it.blocked);
         let altstack = it.altstack;
-        let sigpage = self.process_of(task).layout.sigpage;
-        let frame = Frame { info, action, mask, altstack, sigpage };
+        let sigreturn = self.process_of(task).layout.sigreturn;
+        let frame = Frame { info, action, mask, altstack, sigreturn };
         match P::Arch::ID {
             ArchId::X86_64 => x86_64::setup(self, task, regs, &frame)?,
             ArchId::Arm64 => arm64::setup(self, task, regs, &frame)?,

@@ -220,6 +220,6 @@ pub(crate) struct MmLayout {
     pub(crate) brk_start: VirtAddr,
     pub(crate) stack_top: VirtAddr,
     pub(crate) arg_start: VirtAddr,
-    /// The page with the return from signal handlers; zero where the guest brings its own.
-    pub(crate) sigpage: VirtAddr,
+    /// The vDSO's return from signal handlers; zero where the guest brings its own.
+    pub(crate) sigreturn: VirtAddr,
 }

@@ -2,10 +2,11 @@
 
 use crate::guest::{Emulated, Observer};
 use cpu::{Bus, Scalar};
+use events::Event;
 use jit::HitBus;
 use kernel::Kernel;
 use mmu::hit::HitShape;
-use mmu::{Access, CpuTlb, Fault, HitPath, HwWalk, Model};
+use mmu::{Access, CpuTlb, Fault, HitPath, HwWalk, Model, WalkStats};
 use phys::Ram;
 use units::{CpuId, PAGE_SIZE, PhysAddr, VirtAddr};
 
@@ -58,6 +59,19 @@ where
     /// Gives the running CPU its MMU, or takes it back.
     pub(crate) fn exchange_tlb(&mut self) {
         self.kernel.mm.pt.tlb.exchange(self.cpu, &mut self.tlb);
+    }
+
+    /// What the walker of the running CPU has done so far.
+    pub(crate) fn walks(&self) -> WalkStats {
+        self.tlb.walk_stats()
+    }
+
+    /// Counts what it has done since it had done `before`. Events: `hw_walk`, `hw_walk_load`.
+    pub(crate) fn count_walks(&mut self, before: WalkStats) {
+        let now = self.walks();
+        let pt = &mut self.kernel.mm.pt;
+        pt.count(Event::HwWalk, now.walks - before.walks);
+        pt.count(Event::HwWalkLoad, now.loads_total() - before.loads_total());
     }
 
     #[inline(always)]

@@ -28,6 +28,8 @@ pub struct RunConfig {
     pub swap_bytes: u64,
     /// Large folios at boot.
     pub thp: Thp,
+    /// What a read fault of a file maps (debugfs `fault_around_bytes`); `None` as Linux boots.
+    pub fault_around_bytes: Option<u64>,
     /// What the program is called.
     pub path: String,
     /// Its arguments, its name first.
@@ -63,6 +65,7 @@ impl RunConfig {
             mem_bytes: 1 << 30,
             swap_bytes: 1 << 30,
             thp: Thp::boot(),
+            fault_around_bytes: None,
             path: path.to_owned(),
             argv,
             env: Vec::new(),

@@ -191,13 +191,16 @@ where
             hw: config.machine.hw.clone(),
             thp: config.thp.clone(),
         };
-        let mm = Mm::new(mm_config, sink, tlb).map_err(|error| {
+        let mut mm = Mm::new(mm_config, sink, tlb).map_err(|error| {
             let message = format!(
                 "cannot map {} MiB of guest RAM: {error}; ask for another --mem",
                 config.mem_bytes >> 20
             );
             RunError::new(RunErrorKind::Request, message)
         })?;
+        if let Some(bytes) = config.fault_around_bytes {
+            mm.fault_around_bytes = bytes;
+        }
         let options = KernelOptions {
             seed: config.seed,
             hwcap: hwcap(arch_of::<A>()).0,
@@ -260,7 +263,8 @@ where
                     None => {}
                 }
                 let now = self.outside.ns(&self.world.kernel.mm.pt.sink);
-                self.world.kernel.wake_expired(now);
+                // ksmd may have worked until after a wait was to end.
+                idle &= !self.world.kernel.wake_expired(now);
             }
             let before = self.outside.ns(&self.world.kernel.mm.pt.sink);
             self.world.kernel.run_ksmd(&mut self.outside);
@@ -393,7 +397,9 @@ where
             }
             self.world.started_ns = self.outside.ns(&self.world.kernel.mm.pt.sink);
             self.world.exchange_tlb();
+            let walks = self.world.walks();
             let exit = self.vcpus[n].cpu.run(&mut self.world, left);
+            self.world.count_walks(walks);
             self.world.exchange_tlb();
             let retired = self.vcpus[n].cpu.retired_nr();
             self.outside.instructions += retired;

@@ -29,6 +29,10 @@ pub(crate) enum FileKind {
     Shmem,
     /// hugetlbfs.
     Huge(HugeFile),
+    /// Pages of the kernel's own, one for each fault (`special_mapping_vmops`).
+    Special,
+    /// Frames of the kernel's own, without rmap or references (VM_PFNMAP).
+    Pfns,
 }
 
 /// What a file of huge pages has beside them.
@@ -98,6 +102,19 @@ impl<P: Platform> Mm<P> {
         self.add_file(name, FileKind::Disk, contents, len)
     }
 
+    /// Pages of the kernel's own that programs map, as `[vdso]`. The caller holds a reference.
+    pub fn special_mapping_create(&mut self, name: &str, contents: Vec<u8>) -> FileId {
+        let len = contents.len() as u64;
+        self.add_file(name, FileKind::Special, contents, len)
+    }
+
+    /// Frames of the kernel's own that programs map, as `[vvar]`: no page is behind them, and
+    /// a fork copies the entries. The caller holds a reference.
+    pub fn pfn_mapping_create(&mut self, name: &str, contents: Vec<u8>) -> FileId {
+        let len = contents.len() as u64;
+        self.add_file(name, FileKind::Pfns, contents, len)
+    }
+
     /// A file of a tmpfs. The caller holds a reference.
     pub fn shmem_file_create(&mut self, name: &str, contents: Vec<u8>) -> FileId {
         let len = contents.len() as u64;
@@ -144,7 +161,7 @@ impl<P: Platform> Mm<P> {
     pub fn file_huge_size(&self, file: FileId) -> Option<HugeSize> {
         match &self.files.get(file).kind {
             FileKind::Huge(huge) => Some(huge.size),
-            FileKind::Disk | FileKind::Shmem => None,
+            _ => None,
         }
     }
 
@@ -153,7 +170,7 @@ impl<P: Platform> Mm<P> {
         let it = self.files.get(file);
         match &it.kind {
             FileKind::Huge(huge) => huge.len,
-            FileKind::Disk | FileKind::Shmem => it.len,
+            _ => it.len,
         }
     }
 
@@ -166,14 +183,14 @@ impl<P: Platform> Mm<P> {
     pub(crate) fn huge_file(&self, file: FileId) -> &HugeFile {
         match &self.files.get(file).kind {
             FileKind::Huge(huge) => huge,
-            FileKind::Disk | FileKind::Shmem => unreachable!("a VMA of huge pages has such a file"),
+            _ => unreachable!("a VMA of huge pages has such a file"),
         }
     }
 
     pub(crate) fn huge_file_mut(&mut self, file: FileId) -> &mut HugeFile {
         match &mut self.files.get_mut(file).kind {
             FileKind::Huge(huge) => huge,
-            FileKind::Disk | FileKind::Shmem => unreachable!("a VMA of huge pages has such a file"),
+            _ => unreachable!("a VMA of huge pages has such a file"),
         }
     }
 
@@ -199,6 +216,16 @@ impl<P: Platform> Mm<P> {
         self.files.files.values().filter(shmem).map(|file| file.cached.len() as u64).sum()
     }
 
+    /// Whether its mappings show frames (VM_PFNMAP).
+    pub(crate) fn file_is_pfns(&self, file: FileId) -> bool {
+        matches!(self.files.get(file).kind, FileKind::Pfns)
+    }
+
+    /// Whether a fault may map cached neighbours (`vm_ops->map_pages`).
+    pub(crate) fn file_maps_pages(&self, file: FileId) -> bool {
+        matches!(self.files.get(file).kind, FileKind::Disk | FileKind::Shmem)
+    }
+
     /// Pages of the file, the last one perhaps partly.
     pub(crate) fn file_pages(&self, file: FileId) -> u64 {
         self.files.get(file).len.div_ceil(PAGE_SIZE)
@@ -222,6 +249,15 @@ impl<P: Platform> Mm<P> {
     pub(crate) fn filemap_get(&self, file: FileId, index: u64) -> Option<Folio> {
         let pfn = *self.files.get(file).cached.get(&index)?;
         Some(self.page_folio(pfn))
+    }
+
+    /// The page at `index`, if the cache holds it; it does what the file was created with.
+    pub(crate) fn filemap_cached(&mut self, file: FileId, index: u64) -> Option<Folio> {
+        let initial = self.files.get(file).initial.len() as u64;
+        match index < initial.div_ceil(PAGE_SIZE) {
+            true => self.filemap_read(file, index),
+            false => self.filemap_get(file, index),
+        }
     }
 
     /// Puts a page, with the reference that the cache holds from now on, at `index`.

@@ -61,15 +61,15 @@ impl<P: Platform> Mm<P> {
 
 /// `vma_needs_copy()`: pages that a fault can bring back are left to it.
 fn vma_needs_copy(vma: &Vma) -> bool {
-    vma.anon_vma.is_some()
+    vma.anon_vma.is_some() || vma.flags.contains(VmFlags::PFNMAP)
 }
 
 fn copy_page_range<P: Platform>(mm: &mut Mm<P>, from: VmaId, to: VmaId) -> Result<(), Errno> {
+    let mm = &mut *mm.enter(Op::CopyPageRange);
     let vma = *mm.vma(from);
     if !vma_needs_copy(&vma) {
         return Ok(());
     }
-    let mm = &mut *mm.enter(Op::CopyPageRange);
     if let Some(size) = vma.huge {
         return hugetlb::copy_hugetlb_page_range(mm, from, to, size);
     }

@@ -388,6 +388,9 @@ fn check_vma_flags<P: Platform>(mm: &Mm<P>, vma: &Vma, flags: Foll) -> Result<()
     // hugetlb has no way to write what the mapping forbids.
     let write = flags.contains(Foll::WRITE);
     let force = flags.contains(Foll::FORCE) && !(write && vma.huge.is_some());
+    if vma.flags.contains(VmFlags::PFNMAP) {
+        return Err(Errno::EFAULT);
+    }
     if flags.contains(Foll::ANON) && !vma.is_anonymous() {
         return Err(Errno::EFAULT);
     }

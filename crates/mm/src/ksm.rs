@@ -27,7 +27,7 @@ use crate::{Folio, Mm};
 use arch::{MmId, Platform, Pte};
 use phys::PageFlags;
 use rbtree::RbTree;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Index, IndexMut};
 use units::{PAGE_SIZE, Pfn, VirtAddr};
 
@@ -182,6 +182,8 @@ struct RmapItem {
     age: u8,
     remaining_skips: u8,
     place: Place,
+    /// Position in the list of the stable node that it is in.
+    position: u32,
 }
 
 /// Which tree an item is in.
@@ -198,7 +200,7 @@ enum Place {
 struct StableNode {
     kind: NodeKind,
     kpfn: Pfn,
-    /// Items, the newest last.
+    /// Items, in any order; each knows its position.
     items: Vec<RmapId>,
 }
 
@@ -209,7 +211,7 @@ enum NodeKind {
     /// In the chain.
     Dup(StableId),
     /// In the tree, without a page of its own: its pages, the first to be tried first.
-    Chain { dups: Vec<StableId>, pruned_ns: u64 },
+    Chain { dups: VecDeque<StableId>, pruned_ns: u64 },
 }
 
 /// An address space that `ksmd` knows (`struct ksm_mm_slot`).

@@ -3,8 +3,8 @@
 //! One file per Linux file, functions named as there, so that a reader can hold both open:
 //! `memory` (faults, COW, zap), `fork` (copying), `gup`, `gup_test`, `mmap`, `mprotect`, `mremap`,
 //! `madvise`, `mlock`, `mseal`, `ksm`, `pagewalk`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`,
-//! `khugepaged`, `migrate`, `mmu_gather`, `page_alloc`, `filemap`, `hugetlb`, `task_mmu`, `debug`; ours are `folio`,
-//! `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and `validate`.
+//! `khugepaged`, `migrate`, `mmu_gather`, `page_alloc`, `filemap`, `shmem`, `hugetlb`, `task_mmu`, `debug`; ours
+//! are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and `validate`.
 //!
 //! [`Mm`] is the whole memory manager: every address space, all of RAM. Algorithms touch page
 //! tables only through [`arch::Pt`], which counts; [`Mm::enter`] attributes what is counted to
@@ -39,6 +39,7 @@ mod page_vma_mapped;
 mod pagewalk;
 mod pte_batch;
 mod rmap;
+mod shmem;
 mod stats;
 mod swap;
 mod task_mmu;
@@ -80,6 +81,9 @@ use units::{NrPages, Pfn, PhysAddr, VirtAddr};
 /// A page, by its frame.
 pub(crate) type Page = Pfn;
 
+/// `fault_around_bytes` at boot.
+const FAULT_AROUND_BYTES: u64 = 64 << 10;
+
 /// What a memory manager is built for.
 #[derive(Clone, Debug)]
 pub struct MmConfig {
@@ -104,6 +108,9 @@ pub struct Mm<P: Platform> {
     pub thp: Thp,
     /// Knobs and progress of khugepaged.
     pub khugepaged: Khugepaged,
+    /// The window of pages that a read fault of a file maps (debugfs `fault_around_bytes`): a
+    /// power of two, at least a page.
+    pub fault_around_bytes: u64,
     /// /proc/vmstat.
     pub vmstat: VmStat,
     /// Kernel samepage merging.
@@ -152,6 +159,7 @@ impl<P: Platform> DerefMut for Entered<'_, P> {
 impl<P: Platform> Drop for Entered<'_, P> {
     #[inline(always)]
     fn drop(&mut self) {
+        self.mm.pt.count_lines();
         self.mm.pt.sink.exit();
         self.mm.pt.op = self.outer;
     }
@@ -178,6 +186,7 @@ impl<P: Platform> Mm<P> {
             pt,
             thp: config.thp,
             khugepaged: Khugepaged::default(),
+            fault_around_bytes: FAULT_AROUND_BYTES,
             vmstat: VmStat::default(),
             ksm: Ksm::default(),
             mms: Vec::new(),
@@ -202,6 +211,7 @@ impl<P: Platform> Mm<P> {
     #[inline(always)]
     pub fn enter(&mut self, op: Op) -> Entered<'_, P> {
         let outer = std::mem::replace(&mut self.pt.op, op);
+        self.pt.count_lines();
         self.pt.sink.enter(op);
         Entered { mm: self, outer }
     }

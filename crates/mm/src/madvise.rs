@@ -85,7 +85,7 @@ enum Cooling {
 
 /// `can_madv_lru_vma()`.
 fn can_madv_lru(flags: VmFlags) -> bool {
-    !flags.intersects(VmFlags::LOCKED | VmFlags::HUGETLB)
+    !flags.intersects(VmFlags::LOCKED | VmFlags::PFNMAP | VmFlags::HUGETLB)
 }
 
 impl<P: Platform> Mm<P> {
@@ -156,7 +156,11 @@ impl<P: Platform> Mm<P> {
                 false => Err(Errno::EINVAL),
             },
             advice::DONTNEED | advice::DONTNEED_LOCKED => {
-                if advice == advice::DONTNEED && vma.flags.contains(VmFlags::LOCKED) {
+                let mut forbidden = VmFlags::PFNMAP;
+                if advice == advice::DONTNEED {
+                    forbidden |= VmFlags::LOCKED;
+                }
+                if vma.flags.intersects(forbidden) {
                     return Err(Errno::EINVAL);
                 }
                 self.madvise_dontneed_single_vma(id, start, end);

@@ -3,6 +3,7 @@
 //! Source: Linux mm/memory.c.
 
 use crate::errno::Errno;
+use crate::filemap::FileId;
 use crate::folio::Folio;
 use crate::gup::Foll;
 use crate::mmu_gather::{MmuGather, Room};
@@ -263,7 +264,6 @@ fn handle_pte_fault<P: Platform>(
 /// Source: Linux mm/memory.c `do_anonymous_page()`.
 fn do_anonymous_page<P: Platform>(mm: &mut Mm<P>, vmf: VmFault) -> Result<(), FaultSignal> {
     let mm = &mut *mm.enter(Op::DoAnonymousPage);
-    // FIDELITY: no-shmem shared anonymous memory is private to each process
     let at = mm.pte_alloc(vmf.pmdp, vmf.va).ok_or(FaultSignal::OutOfMemory)?;
     let prot = mm.base_prot(&vmf.vma);
     if vmf.access != FaultAccess::Write {
@@ -804,8 +804,8 @@ fn do_fault<P: Platform>(mm: &mut Mm<P>, vmf: VmFault) -> Result<(), FaultSignal
         return Err(FaultSignal::Bus);
     }
     let at = mm.pte_alloc(vmf.pmdp, vmf.va).ok_or(FaultSignal::OutOfMemory)?;
-    if vmf.access != FaultAccess::Write && mm.filemap_get(file, index).is_some() {
-        do_fault_around(mm, &vmf, at);
+    if vmf.access != FaultAccess::Write && should_fault_around(mm, file) {
+        do_fault_around(mm, &vmf, file);
         if !Pte::<P::Arch>::from_raw(mm.pt.ram.load_u64(at.slot)).is_none() {
             return Ok(());
         }
@@ -843,7 +843,51 @@ fn finish_file_fault<P: Platform>(
     if !mm.pt.ptep_get(at).is_none() {
         return Ok(());
     }
-    let mut entry = Pte::new(page.pfn, mm.base_prot(&vmf.vma)).mkyoung();
+    if vmf.vma.flags.contains(VmFlags::PFNMAP) {
+        // insert_pfn(): neither rmap nor reference.
+        let entry = Pte::new(page.pfn, mm.base_prot(&vmf.vma)).mkspecial();
+        mm.pt.set_pte_at(at, entry);
+        return Ok(());
+    }
+    map_file_page(mm, vmf, at, page);
+    Ok(())
+}
+
+/// Source: Linux mm/memory.c `should_fault_around()`; without `map_pages()` there is none.
+fn should_fault_around<P: Platform>(mm: &Mm<P>, file: FileId) -> bool {
+    mm.fault_around_bytes > PAGE_SIZE && mm.file_maps_pages(file)
+}
+
+/// Maps the cached pages of the window around a read fault. The window is aligned, but for what
+/// the VMA lacks at its start.
+/// Source: Linux mm/memory.c `do_fault_around()`, mm/filemap.c `filemap_map_pages()`.
+fn do_fault_around<P: Platform>(mm: &mut Mm<P>, vmf: &VmFault, file: FileId) {
+    let window = mm.fault_around_bytes;
+    let table = vmf.va.align_down(PMD_SIZE);
+    let start = vmf.va.align_down(window).max(vmf.vma.start).max(table);
+    let end = start.wrapping_add(window).min(vmf.vma.end).min(table.wrapping_add(PMD_SIZE));
+    let Some(first) = mm.pt.pte_offset(vmf.pmdp, start) else { return };
+    let pages = mm.file_pages(file);
+    mm.lock_ptl();
+    for i in 0..end.bytes_since(start) / PAGE_SIZE {
+        let here = first.add(i);
+        let index = vmf.vma.pgoff_of(here.va);
+        if index >= pages {
+            return;
+        }
+        let Some(page) = mm.filemap_cached(file, index) else { continue };
+        if mm.pt.ptep_get(here).is_none() {
+            map_file_page(mm, vmf, here, page);
+        }
+    }
+}
+
+/// A neighbour is mapped old where hardware sets the flag by itself.
+/// Source: Linux mm/memory.c `set_pte_range()`.
+fn map_file_page<P: Platform>(mm: &mut Mm<P>, vmf: &VmFault, at: Ptep, page: Folio) {
+    let old = at.va != vmf.va && mm.pt.hw.hw_access_dirty && P::Arch::PREFAULT_OLD;
+    let mut entry = Pte::new(page.pfn, mm.base_prot(&vmf.vma));
+    entry = if old { entry.mkold() } else { entry.mkyoung() };
     if vmf.access == FaultAccess::Write {
         entry = entry.mkdirty().mkwrite();
     }
@@ -851,39 +895,6 @@ fn finish_file_fault<P: Platform>(
     mm.add_mapcounts(page, page.pfn, NrPages::ONE);
     mm.add_rss_file(vmf.vma.mm, page, 1);
     mm.pt.set_pte_at(at, entry);
-    Ok(())
-}
-
-/// Maps cached pages of the aligned 64 KiB window around a read fault.
-/// Source: Linux mm/memory.c `do_fault_around()`, mm/filemap.c `filemap_map_pages()`.
-fn do_fault_around<P: Platform>(mm: &mut Mm<P>, vmf: &VmFault, at: Ptep) {
-    const WINDOW: u64 = 64 << 10;
-    let Some(file) = vmf.vma.file else { return };
-    let start = vmf.va.align_down(WINDOW).max(vmf.vma.start).max(vmf.va.align_down(PMD_SIZE));
-    let end = vmf.va.align_down(WINDOW).wrapping_add(WINDOW).min(vmf.vma.end);
-    let pages = mm.file_pages(file);
-    let mut va = start;
-    mm.lock_ptl();
-    while va < end {
-        let index = vmf.vma.pgoff_of(va);
-        if index < pages
-            && let Some(page) = mm.filemap_get(file, index)
-            && let Some(here) = mm.pte_at(vmf.vma.mm, va)
-            && mm.pt.ptep_get(here).is_none()
-        {
-            let mut entry = Pte::new(page.pfn, mm.base_prot(&vmf.vma));
-            let neighbour = va != at.va;
-            entry = match neighbour && mm.pt.hw.hw_access_dirty && P::Arch::PREFAULT_OLD {
-                true => entry.mkold(),
-                false => entry.mkyoung(),
-            };
-            mm.folio_ref_add(page, 1);
-            mm.add_mapcounts(page, page.pfn, NrPages::ONE);
-            mm.add_rss_file(vmf.vma.mm, page, 1);
-            mm.pt.set_pte_at(here, entry);
-        }
-        va = va.wrapping_add(PAGE_SIZE);
-    }
 }
 
 // ---- zapping
@@ -1003,8 +1014,8 @@ fn zap_pte_range<P: Platform>(
                 at = at.add(nr.get());
             }
         }
-        if room == Room::Full {
-            interrupted = true;
+        interrupted |= room == Room::Full;
+        if gather.take_delayed_rmap() || room == Room::Full {
             gather.flush_tlb_only(mm);
             gather.flush(mm);
         }
@@ -1088,7 +1099,9 @@ fn zap_present_ptes<P: Platform>(
     } else {
         let old = mm.pt.get_and_clear_full_ptes(at, nr, gather.teardown);
         if old.is_dirty() {
+            // Whoever cleans the page next must find no CPU that can still write it.
             mm.folio_set(folio, PageFlags::DIRTY);
+            gather.delay_rmap();
         }
         mm.add_rss_file(at.mm, folio, -n);
     }

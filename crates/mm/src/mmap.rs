@@ -45,6 +45,8 @@ bitflags::bitflags! {
         const HUGETLB = 0x4_0000;
         /// MAP_FIXED_NOREPLACE
         const FIXED_NOREPLACE = 0x10_0000;
+        /// No flag of mmap(2): the file was opened for reading only.
+        const READONLY_FILE = 1 << 63;
     }
 }
 
@@ -388,7 +390,7 @@ impl<P: Platform> Mm<P> {
             Backing::HugePages(size) => {
                 Some(self.hugetlb_file_create("/anon_hugepage (deleted)", size, len))
             }
-            _ => None,
+            _ => self.shmem_zero_setup(backing, flags, len),
         };
         let backing = own.map_or(backing, |file| Backing::File { file, offset: 0 });
         let mut vma = self.new_vma(mm, start, end, prot, flags, backing);
@@ -487,6 +489,14 @@ impl<P: Platform> Mm<P> {
             if map.contains(from) {
                 flags |= to;
             }
+        }
+        if let Backing::File { file, .. } = backing
+            && self.file_is_pfns(file)
+        {
+            flags |= VmFlags::PFNMAP;
+        }
+        if map.contains(MapFlags::READONLY_FILE | MapFlags::SHARED) {
+            flags -= VmFlags::SHARED | VmFlags::MAYWRITE;
         }
         let (file, pgoff) = match backing {
             Backing::Anonymous | Backing::ZeroDevice | Backing::HugePages(_) => {

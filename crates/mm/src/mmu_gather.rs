@@ -37,6 +37,7 @@ pub(crate) struct MmuGather {
     batch_entries: u64,
     batch_max: u64,
     batches: u64,
+    delayed_rmap: bool,
     pages: Vec<(Page, u64)>,
     tables: Vec<PhysAddr>,
 }
@@ -56,6 +57,7 @@ impl MmuGather {
             batch_entries: 0,
             batch_max: BUNDLE,
             batches: 0,
+            delayed_rmap: false,
             pages: Vec::new(),
             tables: Vec::new(),
         }
@@ -99,6 +101,17 @@ impl MmuGather {
         } else {
             Reach::K4
         }
+    }
+
+    /// `tlb_delay_rmap()`: dirty pages of a file are among those that were unmapped, so the TLBs
+    /// must be flushed before the page-table lock is dropped.
+    pub(crate) fn delay_rmap(&mut self) {
+        self.delayed_rmap = true;
+    }
+
+    /// Whether the flush for them is due, asked once.
+    pub(crate) fn take_delayed_rmap(&mut self) -> bool {
+        std::mem::take(&mut self.delayed_rmap)
     }
 
     /// `tlb_flush_pte_range()` for a changed protection.

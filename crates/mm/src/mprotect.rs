@@ -1,7 +1,6 @@
 //! mprotect(2). Source: Linux mm/mprotect.c.
 
 use crate::errno::Errno;
-use crate::folio::Folio;
 use crate::mmap::page_align;
 use crate::mmu_gather::MmuGather;
 use crate::mseal::can_modify_vma;
@@ -44,10 +43,12 @@ impl<P: Platform> Mm<P> {
                 result = Err(Errno::ENOMEM);
                 break;
             };
-            let to = self.vma(id).end.min(end);
-            let old = self.vma(id).flags;
-            let new = protected(old, prot);
-            if self.map_deny_write_exec(mm, old, new) {
+            let vma = self.vma(id);
+            let to = vma.end.min(end);
+            // What a mapping may become stands four bits above what it is.
+            let may = VmFlags::from_bits_truncate(vma.flags.bits() >> 4);
+            let (old, new) = (vma.flags, protected(vma.flags, prot));
+            if !may.contains(prot.vm_flags()) || self.map_deny_write_exec(mm, old, new) {
                 result = Err(Errno::EACCES);
                 break;
             }
@@ -168,15 +169,10 @@ fn change_present_ptes<P: Platform>(
 ) -> NrPages {
     if mm.pt.kernel.mprotect_batched {
         mm.fentry(Event::FnChangePresentPtes);
-        mm.fentry(Event::FnMprotectFolioPteBatch);
     }
-    let folio = mm.vm_normal_folio(pte);
-    let nr = match folio {
-        Some(folio) if mm.pt.kernel.mprotect_batched && folio.is_large() => {
-            let flags = Fpb::RESPECT_WRITE | Fpb::RESPECT_SOFT_DIRTY;
-            mm.folio_pte_batch(folio, at, pte, max, flags).nr
-        }
-        _ => NrPages::ONE,
+    let nr = match mm.pt.kernel.mprotect_batched {
+        true => mprotect_folio_pte_batch(mm, at, pte, max),
+        false => NrPages::ONE,
     };
     let old = mm.pt.modify_prot_start_ptes(at, nr);
     let entry = old.modify(P::Arch::vm_get_page_prot(vma.page_prot()));
@@ -187,7 +183,7 @@ fn change_present_ptes<P: Platform>(
         let mut value = entry.advance_pfn(done);
         let mut sub = left;
         if !value.is_write() && vma.flags.contains(VmFlags::WRITE) {
-            let (writable, run) = can_change_ptes_writable(mm, vma, folio, value, left);
+            let (writable, run) = can_change_ptes_writable(mm, vma, value, left);
             sub = run;
             if writable {
                 value = value.mkwrite();
@@ -203,15 +199,33 @@ fn change_present_ptes<P: Platform>(
     nr
 }
 
+/// How many entries from `at` on can be changed alike. Source: Linux mm/mprotect.c
+/// `mprotect_folio_pte_batch()`.
+fn mprotect_folio_pte_batch<P: Platform>(
+    mm: &mut Mm<P>,
+    at: Ptep,
+    pte: Pte<P::Arch>,
+    max: NrPages,
+) -> NrPages {
+    mm.fentry(Event::FnMprotectFolioPteBatch);
+    match mm.vm_normal_folio(pte) {
+        Some(folio) if folio.is_large() => {
+            let flags = Fpb::RESPECT_WRITE | Fpb::RESPECT_SOFT_DIRTY;
+            mm.folio_pte_batch(folio, at, pte, max, flags).nr
+        }
+        _ => NrPages::ONE,
+    }
+}
+
 /// Whether write may be granted at once, without a fault, and for how many pages alike.
 /// Source: Linux mm/mprotect.c `can_change_pte_writable()`.
 fn can_change_ptes_writable<P: Platform>(
-    mm: &Mm<P>,
+    mm: &mut Mm<P>,
     vma: &Vma,
-    folio: Option<Folio>,
     pte: Pte<P::Arch>,
     max: NrPages,
 ) -> (bool, NrPages) {
+    mm.fentry(Event::FnCanChangePteWritable);
     if pte.is_protnone() || pte.is_uffd_wp() {
         return (false, max);
     }
@@ -221,7 +235,7 @@ fn can_change_ptes_writable<P: Platform>(
     if vma.flags.contains(VmFlags::SHARED) {
         return (pte.is_dirty(), max);
     }
-    let Some(folio) = folio else { return (false, max) };
+    let Some(folio) = mm.vm_normal_folio(pte) else { return (false, max) };
     if !mm.folio_test(folio, PageFlags::ANON) {
         return (false, max);
     }

@@ -44,6 +44,7 @@ impl<P: Platform> Mm<P> {
     pub(crate) fn alloc_block(&mut self, order: Order) -> Option<Pfn> {
         let pfn = self.rmqueue(order)?;
         self.pt.count(Event::PageAlloc, 1);
+        self.pt.count(Event::PageAllocPages, order.pages());
         self.buddy.free -= order.pages();
         Some(pfn)
     }
@@ -124,6 +125,7 @@ impl<P: Platform> Mm<P> {
     /// Gives a block back; one above the largest order in parts.
     pub(crate) fn free_block(&mut self, pfn: Pfn, order: Order) {
         self.pt.count(Event::PageFree, 1);
+        self.pt.count(Event::PageFreePages, order.pages());
         self.buddy.free += order.pages();
         let part = order.min(Order::MAX);
         for i in (0..order.pages()).step_by(part.pages() as usize) {

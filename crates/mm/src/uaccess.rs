@@ -41,8 +41,10 @@ impl<P: Platform> Mm<P> {
             }
             return Ok(at);
         }
+        self.pt.count_lines();
         self.pt.sink.begin("fault");
         let served = self.fault_for_kernel(mm, va, access);
+        self.pt.count_lines();
         self.pt.sink.end();
         served?;
         self.user_translate(mm, va, access).ok_or(Errno::EFAULT)

@@ -30,6 +30,8 @@ bitflags::bitflags! {
         const MAYSHARE = 1 << 7;
         /// VM_GROWSDOWN
         const GROWSDOWN = 1 << 8;
+        /// VM_PFNMAP
+        const PFNMAP = 1 << 10;
         /// VM_LOCKED
         const LOCKED = 1 << 13;
         /// VM_DONTFORK (DONTCOPY)

@@ -813,6 +813,11 @@ impl<A: HwWalk, M: Model> CpuTlb<A, M> {
         self.root
     }
 
+    /// The walker's counters so far.
+    pub fn walk_stats(&self) -> WalkStats {
+        self.walk_stats
+    }
+
     /// The counters so far.
     pub fn stats(&self) -> TlbStats {
         let mut stats = self.stats;

@@ -10,8 +10,10 @@
 
 #![expect(clippy::cast_possible_truncation, reason = "hosts are 64-bit, asserted below")]
 
+mod lines;
 mod memmap;
 
+pub use lines::{LINE_SIZE, Lines};
 pub use memmap::{MemMap, Page, PageFlags, Section};
 
 use memmap2::{Advice, MmapMut, MmapOptions};

@@ -4,6 +4,8 @@
 //! asks whether a folio spans a contiguous block. Linux's counterpart is the sparse mem_map;
 //! where Linux shares words between uses, so does [`Page::private`].
 
+use crate::Lines;
+use std::cell::Cell;
 use units::{Order, Pfn};
 
 bitflags::bitflags! {
@@ -114,6 +116,9 @@ pub type Section = Option<Box<[Page]>>;
 pub struct MemMap {
     sections: Vec<Section>,
     frames: u64,
+    lines: Lines,
+    /// Of the lines fetched, those within a folio.
+    within: Cell<u64>,
 }
 
 static UNUSED: Page = Page {
@@ -136,7 +141,12 @@ impl MemMap {
     /// Metadata for `frames` frames, none of them used.
     pub fn new(frames: u64) -> Self {
         let sections = (frames as usize).div_ceil(SECTION_FRAMES);
-        MemMap { sections: (0..sections).map(|_| None).collect(), frames }
+        MemMap {
+            sections: (0..sections).map(|_| None).collect(),
+            frames,
+            lines: Lines::default(),
+            within: Cell::new(0),
+        }
     }
 
     /// How many frames are described.
@@ -157,7 +167,11 @@ impl MemMap {
     #[inline]
     pub fn page(&self, pfn: Pfn) -> &Page {
         match &self.sections[pfn.get() as usize >> SECTION_SHIFT] {
-            Some(section) => &section[pfn.get() as usize & (SECTION_FRAMES - 1)],
+            Some(section) => {
+                let page = &section[pfn.get() as usize & (SECTION_FRAMES - 1)];
+                self.touch(pfn, page.flags);
+                page
+            }
             None => &UNUSED,
         }
     }
@@ -168,9 +182,25 @@ impl MemMap {
     /// If `pfn` is no RAM.
     #[inline]
     pub fn page_mut(&mut self, pfn: Pfn) -> &mut Page {
+        self.page(pfn);
         let section = &mut self.sections[pfn.get() as usize >> SECTION_SHIFT];
         let pages = section.get_or_insert_with(new_section);
         &mut pages[pfn.get() as usize & (SECTION_FRAMES - 1)]
+    }
+
+    /// Cache lines that were fetched since the last call (a `struct page` is one): to a page on its own or the first of a
+    /// folio, which may be anywhere; and to a later page of a folio, beside its neighbours.
+    #[inline(always)]
+    pub fn take_lines(&self) -> (u64, u64) {
+        let within = self.within.take();
+        (self.lines.take() - within, within)
+    }
+
+    #[inline(always)]
+    fn touch(&self, pfn: Pfn, flags: PageFlags) {
+        if self.lines.touch(pfn.get()) && flags.contains(PageFlags::TAIL) {
+            self.within.set(self.within.get() + 1);
+        }
     }
 
     /// First page of the folio that `pfn` belongs to.

@@ -15,6 +15,8 @@ mod scoreboard;
 mod study;
 mod table;
 mod text;
+mod waterfall;
+mod window;
 
 pub use explain::{ClassTerm, EXPLAIN_SCHEMA, ExplainReport, ExplainedRun, FlipTerm, OpTerm};
 pub use run::{
@@ -27,3 +29,5 @@ pub use scoreboard::{
 pub use study::{Failure, Point, STUDY_SCHEMA, StudyRecord};
 pub use table::{Align, Table, decimal, grouped};
 pub use text::wrap;
+pub use waterfall::{Step, waterfall};
+pub use window::WindowLine;

@@ -34,9 +34,11 @@ pub struct Prediction {
     pub after: PredictedTime,
     /// Without it.
     pub before: PredictedTime,
+    /// The rows of the same machine that the prices were fitted on for this prediction; never the row itself.
+    pub fitted_on: Vec<String>,
     /// The two runs, in words.
     pub how: String,
-    /// The price list.
+    /// The price list that the fit started from.
     pub prices: String,
     /// `before` ÷ `after`.
     pub ratio: PredictedRatio,
@@ -57,7 +59,8 @@ pub enum Sign {
 /// One published result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScoreRow {
-    /// Whether the prices were fitted on it: then its ratio is no prediction.
+    /// Whether a built-in price list was fitted on it: then what that list says of it is no prediction. The prediction here
+    /// left it out.
     pub fitted: bool,
     /// Name of the published result.
     pub id: String,

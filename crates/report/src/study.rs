@@ -41,6 +41,9 @@ pub struct Point {
     /// Swap space in bytes, if it is not the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swap_bytes: Option<u64>,
+    /// What is written to files of /proc or /sys before the program starts: `FILE=TEXT`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub write: Vec<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

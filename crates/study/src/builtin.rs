@@ -1,7 +1,7 @@
 //! The studies: those that are built in, and those of files.
 
 use crate::plan::Plan;
-use crate::{gup, ksm, pageout, show, status};
+use crate::{gup, gup_matrix, ksm, pageout, show, status};
 use report::page::Page;
 use report::{Failure, Point, StudyRecord};
 use std::fs;
@@ -47,6 +47,11 @@ const STUDIES: &[BuiltIn] = &[
         name: gup::NAME,
         file: include_str!("../studies/gup.toml"),
         own: Own { text: Some(gup::render), findings: None },
+    },
+    BuiltIn {
+        name: gup_matrix::NAME,
+        file: include_str!("../studies/gup-matrix.toml"),
+        own: Own { text: Some(gup_matrix::render), findings: None },
     },
     BuiltIn {
         name: ksm::NAME,

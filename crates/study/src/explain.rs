@@ -5,10 +5,12 @@
 //! picoseconds. [`Explanation::render`] shows them, and says in words what the counts say.
 
 mod counterfactual;
+mod study;
 mod text;
 mod words;
 
 pub use counterfactual::Counterfactual;
+pub use study::pairs;
 
 use crate::resolve::machine;
 use crate::{parse_set, status};
@@ -16,11 +18,13 @@ use cost::{Bill, Breakdown, Difference, Picos, PriceList, Ratio, Sensitivity};
 use events::{Counters, Event};
 use report::{
     ClassTerm, EXPLAIN_SCHEMA, EventCounts, ExplainReport, ExplainedRun, Failure, FlipTerm, OpTerm,
-    RunReport,
+    RunReport, Step, waterfall,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use units::ArchId;
 
+/// Steps of a waterfall before the rest.
+const STEPS_MAX: usize = 12;
 /// The name under which a report's page faults are found.
 const FAULTS: &str = "fault";
 /// The place of what the guest computed itself.
@@ -112,6 +116,30 @@ impl Explanation {
             schema: EXPLAIN_SCHEMA.to_owned(),
             sentences: self.sentences(),
         }
+    }
+
+    /// From the first time to the second, class by class, as SVG.
+    pub fn waterfall(&self) -> String {
+        #[expect(clippy::cast_precision_loss, reason = "for a drawing, a few digits are enough")]
+        let float = |time: Picos| time.get() as f64;
+        let mut steps: Vec<Step> = Vec::new();
+        let mut rest = Picos::ZERO;
+        for change in self.difference.changes() {
+            let saved = change.saved();
+            if steps.len() < STEPS_MAX && saved != Picos::ZERO {
+                let change_ps = -float(saved);
+                let text = Picos::new(-saved.get()).to_string();
+                steps.push(Step { label: change.words.clone(), change: change_ps, text });
+            } else {
+                rest = rest + saved;
+            }
+        }
+        if rest != Picos::ZERO {
+            let text = Picos::new(-rest.get()).to_string();
+            steps.push(Step { label: "everything else".to_owned(), change: -float(rest), text });
+        }
+        let (a, b) = (self.a.bill().total(), self.b.bill().total());
+        waterfall(("A", float(a), &a.to_string()), &steps, ("B", &b.to_string()))
     }
 
     /// Whether both are priced by one list.

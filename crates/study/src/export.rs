@@ -257,7 +257,10 @@ mod tests {
         let records = records();
         let bytes = parquet(&records).expect("writes");
         assert_eq!(bytes, parquet(&records).expect("writes"));
-        let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).expect("a file");
+        let path = std::env::temp_dir().join(format!("ptescope-{}.parquet", std::process::id()));
+        std::fs::write(&path, bytes).expect("writes");
+        let file = std::fs::File::open(&path).expect("opens");
+        let reader = SerializedFileReader::new(file).expect("a file");
         let found: Vec<(String, i64)> = reader
             .get_row_iter(None)
             .expect("rows")
@@ -271,5 +274,6 @@ mod tests {
             .map(|row| (row.name.to_owned(), i64::try_from(row.value).expect("small")))
             .collect();
         assert_eq!(found, expected);
+        std::fs::remove_file(path).expect("removes");
     }
 }

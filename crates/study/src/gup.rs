@@ -23,31 +23,58 @@ const WIDTH: usize = 100;
 /// A series of patches: one command, with and without it.
 struct Series {
     title: &'static str,
-    /// Arguments of gup_test; one iteration, as all are the same here.
+    /// Arguments of gup_test but the kind of memory; one iteration, as all are the same here.
     args: &'static [&'static str],
     pages: u64,
     kernels: [&'static str; 2],
-    /// Folio sizes in kB, with the published result.
-    folios: &'static [(u64, Option<&'static str>)],
+    memory: &'static [Memory],
 }
+
+/// A kind of memory.
+struct Memory {
+    name: &'static str,
+    /// The argument that asks for it.
+    arg: &'static str,
+    /// Size of the folios in kB; 0 for that of the pool's pages.
+    folio_kb: u64,
+    /// How many pages the counts of a row are of.
+    unit: u64,
+    /// The published result.
+    published: Option<&'static str>,
+}
+
+const fn folios(name: &'static str, folio_kb: u64, published: Option<&'static str>) -> Memory {
+    let unit = if folio_kb == 2048 { LEAF } else { 1 };
+    Memory { name, arg: "-t", folio_kb, unit, published }
+}
+
+/// Pages of a PMD leaf.
+const LEAF: u64 = 512;
+const HUGETLB: Memory =
+    Memory { name: "2M hugetlb, per 2M", arg: "-H", folio_kb: 0, unit: LEAF, published: None };
 
 const SERIES: [Series; 2] = [
     Series {
-        title: "Peter Xu, \"mm/gup: Unify hugetlb, speed up thp\": the stride of a PMD leaf is kept",
-        args: &["-L", "-m", "512", "-n", "1024", "-r", "1", "-t"],
+        title: "Peter Xu, \"mm/gup: Unify hugetlb, speed up thp\"",
+        args: &["-L", "-m", "512", "-n", "1024", "-r", "1"],
         pages: 512 << 8,
-        kernels: ["v6.1", "v6.1+gup-thp-stride"],
-        folios: &[(4, None), (2048, Some("gup-thp-stride-2m"))],
+        kernels: ["v6.1", "v6.5"],
+        memory: &[
+            folios("4K folios, per page", 4, None),
+            folios("2M folios, per 2M", 2048, Some("gup-thp-stride-2m")),
+            HUGETLB,
+        ],
     },
     Series {
         title: "Rik van Riel, \"mm/gup: batch PTE-mapped large folios in follow_page_mask()\"",
-        args: &["-L", "-m", "256", "-n", "65536", "-r", "1", "-t"],
+        args: &["-L", "-m", "256", "-n", "65536", "-r", "1"],
         pages: 256 << 8,
         kernels: ["v7.3", "v7.3+gup-pte-batch"],
-        folios: &[
-            (4, Some("gup-pte-batch-4k")),
-            (64, Some("gup-pte-batch-64k")),
-            (2048, Some("gup-pte-batch-2m")),
+        memory: &[
+            folios("4K folios, per page", 4, Some("gup-pte-batch-4k")),
+            folios("64K folios, per page", 64, Some("gup-pte-batch-64k")),
+            folios("2M folios, per 2M", 2048, Some("gup-pte-batch-2m")),
+            HUGETLB,
         ],
     },
 ];
@@ -55,7 +82,7 @@ const SERIES: [Series; 2] = [
 /// A row: its label, and what it counts. Lockless reads are counted apart on arm64 only, and
 /// the slow walk makes none.
 const ROWS: [(&str, &[Event]); 6] = [
-    ("walks from the root", &[Event::FnFollowPageMask]),
+    ("walks from the root", &[Event::FnFollowPageMask, Event::FnFollowHugetlbPage]),
     ("page-table locks", &[Event::PtlLock]),
     ("ptep_get", &[Event::PtepGet]),
     ("PTE loads", &[Event::PteRead]),
@@ -71,15 +98,17 @@ struct Cell {
 
 impl Cell {
     fn of(
-        arch: ArchId,
-        machine: &str,
-        folio_kb: u64,
+        (arch, machine): (ArchId, &str),
+        series: &Series,
+        memory: &Memory,
         kernel: &str,
         records: &[StudyRecord],
     ) -> Option<Cell> {
+        let args = || series.args.iter().chain([&memory.arg]);
         let record = records.iter().find(|r| {
             let at = &r.point;
-            at.arch == arch.name() && at.folio_kb == folio_kb && at.kernel == kernel
+            let same = at.arch == arch.name() && at.kernel == kernel && args().eq(&at.args);
+            same && at.folio_kb == memory.folio_kb
         })?;
         let call = record.run.as_ref()?.syscall(SYSCALL)?;
         let mut counts = Counters::new();
@@ -103,10 +132,14 @@ impl Cell {
 pub fn render(records: &[StudyRecord]) -> String {
     let mut text = String::new();
     for series in &SERIES {
-        let head = format!("{}; gup_test {}.", series.title, series.args.join(" "));
+        let head = format!(
+            "{}; gup_test {}, with -t, or -H for hugetlb.",
+            series.title,
+            series.args.join(" ")
+        );
         text.push_str(&wrap(&head, WIDTH, 0));
         let [before, after] = series.kernels;
-        let what = format!("Per page, while getting; before is {before}, after is {after}.");
+        let what = format!("While getting; before is {before}, after is {after}.");
         text.push_str(&wrap(&what, WIDTH, 0));
         text.push('\n');
         text.push_str(&table(series, records).render());
@@ -119,9 +152,8 @@ pub fn render(records: &[StudyRecord]) -> String {
     text.push_str(&wrap(note, WIDTH, 2));
     for record in records {
         if let Some(error) = &record.error {
-            let at = &record.point;
-            let size = crate::pageout::size(at.folio_kb);
-            let line = format!("FAILED: {} {} {size}: {}", at.arch, at.kernel, error.message);
+            let command = crate::point::command(&record.point);
+            let line = format!("FAILED: {command}: {}", error.message);
             text.push_str(&wrap(&line, WIDTH, 2));
         }
     }
@@ -138,24 +170,21 @@ fn table(series: &Series, records: &[StudyRecord]) -> Table {
     }
     machines.pop();
     table.row(machines);
-    for &(folio_kb, published) in series.folios {
+    for memory in series.memory {
         let cells: Vec<[Option<Cell>; 2]> = MACHINES
             .iter()
-            .map(|&(arch, machine)| {
-                series.kernels.map(|k| Cell::of(arch, machine, folio_kb, k, records))
-            })
+            .map(|&machine| series.kernels.map(|k| Cell::of(machine, series, memory, k, records)))
             .collect();
         table.rule();
-        let head = format!("{} folios", crate::pageout::size(folio_kb));
-        table.row([&head, "before", "→", "after", "", "before", "→", "after"]);
+        table.row([memory.name, "before", "→", "after", "", "before", "→", "after"]);
         for (label, events) in ROWS {
-            let show = |cell: &Cell| decimal(cell.sum(events), series.pages);
+            let show = |cell: &Cell| decimal(cell.sum(events), series.pages / memory.unit);
             push(&mut table, &format!("  {label}"), &cells, &show);
         }
         let micros = |cell: &Cell| format!("{:.0}", cell.time.estimate().time.ms() * 1e3);
         push(&mut table, "  modelled time, µs", &cells, &micros);
         ratio_row(&mut table, &cells);
-        if let Some(id) = published {
+        if let Some(id) = memory.published {
             published_rows(&mut table, id);
         }
     }
@@ -210,7 +239,7 @@ mod tests {
     #[test]
     fn every_series_has_both_machines_and_both_kernels() {
         let points = crate::Study::open(NAME).and_then(|study| study.points()).expect("built in");
-        let sizes: usize = SERIES.iter().map(|s| s.folios.len()).sum();
+        let sizes: usize = SERIES.iter().map(|s| s.memory.len()).sum();
         assert_eq!(points.len(), sizes * 4);
         assert!(points.iter().all(|p| p.program == "@gup_test"));
     }
@@ -218,7 +247,7 @@ mod tests {
     #[test]
     fn every_published_result_is_known() {
         let all = Observation::all();
-        for id in SERIES.iter().flat_map(|s| s.folios).filter_map(|f| f.1) {
+        for id in SERIES.iter().flat_map(|s| s.memory).filter_map(|m| m.published) {
             let found = all.iter().find(|o| o.id == id).expect(id);
             assert!(found.ratio().is_some(), "{id}");
         }

@@ -3,15 +3,18 @@
 //! [`RunRequest`] says what to run in the words that users write; [`run`] does it and returns a
 //! report. [`Study`] is a matrix of runs from a TOML file ([`plan`]), [`sweep`](mod@sweep) runs its points on all
 //! host cores and keeps them in a [`Store`], [`show`] makes a page of them, [`csv`] and [`parquet`] tables; [`explain`] says why two runs differ, and [`scoreboard`]
-//! compares predictions with published results. [`Guest`]s are the embedded programs. What a run means is
+//! compares predictions with published results. [`calibrate`] fits prices to measured times. [`Guest`]s are the embedded programs. What a run means is
 //! `machine`'s business, what it costs `cost`'s; no file is opened here but guest programs, study files and the store.
 
+mod bench;
 mod builtin;
+pub mod calibrate;
 pub mod explain;
 mod export;
 mod findings;
 mod guests;
 pub mod gup;
+pub mod gup_matrix;
 pub mod ksm;
 mod measure;
 pub mod merge;
@@ -29,6 +32,7 @@ pub mod show;
 mod store;
 pub mod sweep;
 mod walk;
+mod workload;
 
 pub use builtin::{Study, names as study_names};
 pub use export::{csv, parquet};
@@ -42,7 +46,7 @@ pub(crate) use runner::hex;
 pub use runner::{Silent, run, run_traced};
 pub use settings::{
     MEM_BYTES_MAX, MEM_BYTES_MIN, Override, SettingError, ThpPolicy, ThpSetting, parse_bytes,
-    parse_mem, parse_set, parse_swap, parse_thp,
+    parse_mem, parse_set, parse_swap, parse_thp, parse_write,
 };
 pub use store::{Store, write_whole};
 pub use walk::{WalkRequest, explain_walk, walk_setups};

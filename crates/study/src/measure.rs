@@ -18,6 +18,8 @@ pub(crate) struct Measured {
     pub(crate) tlb: BTreeMap<String, u64>,
     /// What the counts are divided by.
     pub(crate) units: u64,
+    /// The same in plots, where folios of different sizes stand beside each other: pages.
+    pub(crate) plot_units: u64,
 }
 
 impl Measured {
@@ -38,7 +40,9 @@ impl Measured {
         let arch = ArchId::parse(&run.arch)?;
         let prices = PriceList::for_machine(&run.machine, arch).ok()?;
         let time = prices.explain(&counts, instructions);
-        Some(Measured { counts, time, tlb, units: units(look, &record.point, calls) })
+        let units = units(look, &record.point, calls);
+        let pages = if look.per == Per::Folio { record.point.folio_kb.max(4) / 4 } else { 1 };
+        Some(Measured { counts, time, tlb, units, plot_units: units * pages })
     }
 
     /// A statistic of the TLBs for each access of the guest to data, in percent.

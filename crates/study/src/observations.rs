@@ -38,9 +38,16 @@ pub struct Observation {
     pub says: Option<String>,
     /// What the words mean for the ratio: `same`, `not-worse` or `worse`.
     pub sign: Option<String>,
+    /// The machine that it was measured on, as a name that rows share; else a machine of its own.
+    pub bench: Option<String>,
     /// The price lists that were fitted on this row.
     #[serde(default)]
     pub fitted_in: Vec<String>,
+    /// The rows whose measurements this one repeats.
+    #[serde(default)]
+    pub derived_from: Vec<String>,
+    /// What a speed is a speed of, in MiB.
+    pub mib: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -78,7 +85,29 @@ impl Observation {
         Some(if is_speed { after / before } else { before / after })
     }
 
-    fn parse(text: &str) -> Result<Vec<Observation>, String> {
+    /// The machine that it was measured on, by a name that other rows may share.
+    pub fn bench(&self) -> &str {
+        self.bench.as_deref().unwrap_or(&self.id)
+    }
+
+    /// The two measurements in nanoseconds; `None` if they were not published as times, or as speeds of a known size.
+    pub fn times_ns(&self) -> Option<[f64; 2]> {
+        let times = [self.before?, self.after?];
+        match self.unit.as_deref()? {
+            "ns" => Some(times),
+            "us" => Some(times.map(|t| t * 1e3)),
+            "ms" => Some(times.map(|t| t * 1e6)),
+            "s" => Some(times.map(|t| t * 1e9)),
+            "MiB/s" => self.mib.map(|mib| times.map(|speed| mib / speed * 1e9)),
+            _ => None,
+        }
+    }
+
+    /// Reads a file of observations.
+    ///
+    /// # Errors
+    /// One sentence on what is wrong in it.
+    pub fn parse(text: &str) -> Result<Vec<Observation>, String> {
         let file: File = toml::from_str(text).map_err(|e| e.to_string())?;
         if file.schema != SCHEMA {
             return Err(format!("schema `{}` is not `{SCHEMA}`", file.schema));
@@ -123,10 +152,10 @@ mod tests {
         for list in PriceList::builtin().expect("embedded lists are whole") {
             let fitted = Observation::all();
             let fitted = fitted.iter().filter(|o| o.fitted_in.iter().any(|l| l == list.name()));
-            let times: Vec<f64> = fitted.flat_map(|o| [o.before, o.after]).flatten().collect();
-            assert_eq!(times.len(), list.fitted_on().len(), "{}", list.name());
-            for (time, row) in times.iter().zip(list.fitted_on()) {
-                assert!(row.starts_with(&format!("{:.6} ms", time / 1e6)), "{row}");
+            let ids: Vec<String> = fitted.map(|o| format!("{}:", o.id)).collect();
+            assert_eq!(ids.len(), list.fitted_on().len(), "{}", list.name());
+            for (id, row) in ids.iter().zip(list.fitted_on()) {
+                assert!(row.starts_with(id), "{row} is not {id}");
             }
         }
     }

@@ -49,6 +49,7 @@ switches! {
     pte_marker_uffd_wp
     pvmw_lockless_precheck
     softleaf_raw_check
+    vdso_generic_data
     wp_reuse_large
     x86_rcu_table_free
     young_ptes_batched

@@ -132,6 +132,9 @@ pub struct Matrix {
     /// Lists of arguments; `{cpus}` stands for the number of CPUs.
     #[serde(default = "one")]
     pub args: Vec<Vec<String>>,
+    /// Lists of alternatives: one of each follows the arguments, its words separated by spaces.
+    #[serde(default)]
+    pub options: Vec<Vec<String>>,
     /// Machine presets; `all` stands for every one.
     pub machines: Vec<String>,
     /// Kernels.
@@ -156,6 +159,9 @@ pub struct Matrix {
     pub mem: Option<String>,
     /// Swap space.
     pub swap: Option<String>,
+    /// What is written to files of /proc or /sys before the program starts: `FILE=TEXT`.
+    #[serde(default)]
+    pub write: Vec<String>,
     /// The limit on instructions.
     pub max_instructions: Option<u64>,
 }
@@ -258,7 +264,7 @@ impl Look {
 }
 
 impl Matrix {
-    /// The product, the last list varying fastest: machines, arguments, folios, CPUs, seeds, overrides, kernels.
+    /// The product, the last list varying fastest: machines, arguments, options, folios, CPUs, seeds, overrides, kernels.
     ///
     /// # Errors
     /// As [`Plan::points`].
@@ -270,6 +276,11 @@ impl Matrix {
             point.program = self.program.replace("{arch}", machine.1);
         });
         vary(&mut points, &self.args, |point, args| point.args.clone_from(args));
+        for alternatives in &self.options {
+            vary(&mut points, alternatives, |point, words| {
+                point.args.extend(words.split_whitespace().map(str::to_owned));
+            });
+        }
         let folios =
             self.folios.iter().map(|text| folio_kb(text)).collect::<Result<Vec<_>, _>>()?;
         vary(&mut points, &folios, |point, &kb| point.folio_kb = kb);
@@ -293,6 +304,7 @@ impl Matrix {
             max_instructions: self.max_instructions,
             mem_bytes: size(&self.mem, parse_mem)?,
             swap_bytes: size(&self.swap, parse_swap)?,
+            write: self.write.clone(),
             ..Point::default()
         })
     }
@@ -400,6 +412,19 @@ mod tests {
         assert_eq!(points.len(), 24);
         assert_eq!(plan.look.baseline(&points[0]).as_ref(), points.get(16));
         assert_eq!(plan.look.baseline(&points[16]), None);
+    }
+
+    #[test]
+    fn one_of_each_list_of_options_follows_the_arguments() {
+        let text = FILE.replace(
+            "machines",
+            "options = [[\"-a 1\", \"\"], [\"-b\", \"-c\"]]\nwrite = [\"/x=1\"]\nmachines",
+        );
+        let points = Plan::parse("test.toml", &text).expect("right").points().expect("right");
+        assert_eq!(points.len(), 64);
+        assert_eq!(points[0].args, ["4", "-a", "1", "-b"]);
+        assert_eq!(points[12].args, ["4", "-c"]);
+        assert!(points.iter().all(|p| p.write == ["/x=1"]));
     }
 
     #[test]

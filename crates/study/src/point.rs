@@ -1,7 +1,8 @@
 //! From a point of a study to a run, its name in the store, and the command that repeats it.
 
 use crate::{
-    Program, RunRequest, Silent, ThpPolicy, ThpSetting, hex, machine_arch, parse_set, status,
+    Program, RunRequest, Silent, ThpPolicy, ThpSetting, hex, machine_arch, parse_set, parse_write,
+    status,
 };
 use report::{Failure, Point, RUN_SCHEMA, RunReport};
 use sha2::{Digest, Sha256};
@@ -24,6 +25,7 @@ pub fn request(point: &Point) -> Result<RunRequest, Failure> {
     argv.extend(point.args.iter().cloned());
     let usage =
         |error: crate::SettingError| Failure { message: error.to_string(), status: status::USAGE };
+    let write = point.write.iter().map(|text| parse_write(text)).collect::<Result<_, _>>();
     let set = point.set.iter().map(|text| parse_set(text)).collect::<Result<_, _>>();
     Ok(RunRequest {
         arch: Some(arch),
@@ -37,6 +39,7 @@ pub fn request(point: &Point) -> Result<RunRequest, Failure> {
         swap_bytes: point.swap_bytes.unwrap_or(RunRequest::SWAP_BYTES),
         seed: point.seed,
         max_instructions: point.max_instructions,
+        write: write.map_err(usage)?,
         ..RunRequest::new(program, argv)
     })
 }
@@ -103,6 +106,7 @@ pub fn command(point: &Point) -> String {
         option(format_args!("--thp {thp}"));
     }
     point.set.iter().for_each(|set| option(format_args!("--set {}", quoted(set))));
+    point.write.iter().for_each(|write| option(format_args!("--write {}", quoted(write))));
     point.env.iter().for_each(|env| option(format_args!("--env {}", quoted(env))));
     for (name, bytes) in [("mem", point.mem_bytes), ("swap", point.swap_bytes)] {
         if let Some(bytes) = bytes {

@@ -1,34 +1,30 @@
 //! `ptescope scoreboard`: predictions beside published results.
 //!
-//! Each row of `data/observations.toml` that concerns an operation which is modelled is predicted by two runs of a
-//! built-in guest. Prices are never fitted here: what comes out is said, right or wrong.
+//! Each row of `data/observations.toml` that concerns an operation which is modelled is predicted from counts of built-in
+//! guests, by the priors of its machine and a fit to the *other* rows that were measured on the same machine. So no row is
+//! predicted by itself; what comes out is said, right or wrong.
 
-mod plan;
 mod text;
 
 pub use text::render;
 
-use crate::sweep::each;
-use crate::{Observation, Program, RunRequest, Silent, ThpPolicy, ThpSetting, parse_set, status};
-use cost::{Breakdown, Estimate, PriceList};
-use events::{Counters, Sink};
-use plan::{Measured, Plan, RunSpec};
+use crate::Observation;
+use crate::bench::{BenchFit, BenchRow, OWN_ERROR, fit_bench, time_error};
+use crate::calibrate::Calibration;
+use crate::workload::Plan;
+use cost::Predicted;
 use report::{
     Failure, PredictedRatio, PredictedTime, Prediction, SCOREBOARD_SCHEMA, ScoreRow,
     ScoreboardReport, Sign,
 };
-use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 
 /// A ratio this near to 1 is no change.
 const NO_CHANGE: f64 = 0.03;
 
-/// What a run counted in the system call that is looked at.
-type Results = BTreeMap<RunSpec, Counters>;
-
 /// How many runs [`score`] makes.
 pub fn runs() -> usize {
-    specs(&plans()).len()
+    Calibration::runs(&Observation::all())
 }
 
 /// Makes the runs on `jobs` threads and compares. `progress` is told what has been run.
@@ -39,79 +35,32 @@ pub fn score(
     jobs: NonZeroUsize,
     progress: &mut dyn FnMut(&str),
 ) -> Result<ScoreboardReport, Failure> {
-    let plans = plans();
-    let specs: Vec<RunSpec> = specs(&plans).into_iter().collect();
-    let counts = each(&specs, jobs, &run, &mut |_, spec, _| progress(&spec.to_string()));
-    let results = specs.iter().cloned().zip(counts).map(|(spec, counts)| Ok((spec, counts?)));
-    let results: Results = results.collect::<Result<_, Failure>>()?;
-    let rows = plans.iter().map(|(row, plan)| score_row(row, plan, &results));
+    score_from(&Calibration::of(&Observation::all(), jobs, progress)?)
+}
+
+/// Compares, with the runs of every row that is built in.
+///
+/// # Errors
+/// As [`score`].
+pub fn score_from(calibration: &Calibration) -> Result<ScoreboardReport, Failure> {
+    let rows = Observation::all();
+    let rows = rows.iter().map(|row| score_row(row, calibration.rows()));
     let rows = rows.collect::<Result<_, _>>()?;
     Ok(ScoreboardReport { rows, schema: SCOREBOARD_SCHEMA.to_owned() })
 }
 
-fn plans() -> Vec<(Observation, Plan)> {
-    Observation::all()
-        .into_iter()
-        .map(|row| {
-            let plan = Plan::of(&row);
-            (row, plan)
-        })
-        .collect()
-}
-
-fn specs(plans: &[(Observation, Plan)]) -> BTreeSet<RunSpec> {
-    let measured = plans.iter().filter_map(|(_, plan)| match plan {
-        Plan::Predicted { before, after, .. } => Some([&**before, &**after]),
-        Plan::NotModelled(_) => None,
-    });
-    measured.flatten().flat_map(Measured::runs).cloned().collect()
-}
-
-fn run(spec: &RunSpec) -> Result<Counters, Failure> {
-    let program = Program::open(spec.guest, spec.arch)?;
-    let mut argv = vec![spec.guest.trim_start_matches('@').to_owned()];
-    argv.extend(spec.args.iter().map(u64::to_string));
-    // Naming any size turns all others off; 4K is the PMD size, off by name.
-    let thp = match spec.folio_kb {
-        4 => ThpSetting { kib: 2048, policy: ThpPolicy::Never },
-        kib => ThpSetting { kib, policy: ThpPolicy::Always },
+fn score_row(row: &Observation, rows: &[BenchRow]) -> Result<ScoreRow, Failure> {
+    let counted = rows.iter().find(|r| r.row.id == row.id);
+    let prediction = counted.map(|counted| predict(counted, rows)).transpose()?;
+    let not_modelled = match Plan::of(row) {
+        Plan::NotModelled(why) => Some(why.to_owned()),
+        Plan::Predicted { .. } => None,
     };
-    let set = spec.set.iter().map(|text| parse_set(text)).collect::<Result<Vec<_>, _>>();
-    let set = set.map_err(|e| Failure { message: e.to_string(), status: status::INTERNAL })?;
-    let request = RunRequest {
-        arch: Some(spec.arch),
-        kernel: spec.kernel.clone(),
-        machine: Some(spec.machine.clone()),
-        cpus: Some(1),
-        thp: vec![thp],
-        set,
-        ..RunRequest::new(program, argv)
-    };
-    let report = crate::run(&request, &mut Silent)?;
-    let call = report.syscall(spec.entry).filter(|_| report.exit.status == 0);
-    let call = call.ok_or_else(|| Failure {
-        message: format!(
-            "internal error: {spec} made no {} or failed; please report it",
-            spec.entry
-        ),
-        status: status::INTERNAL,
-    })?;
-    Ok(call.events.counters())
-}
-
-fn score_row(row: &Observation, plan: &Plan, results: &Results) -> Result<ScoreRow, Failure> {
-    let (prediction, not_modelled) = match plan {
-        Plan::NotModelled(why) => (None, Some((*why).to_owned())),
-        Plan::Predicted { before, after, how } => {
-            (Some(predict(before, after, how, results)?), None)
-        }
-    };
-    let fitted = |p: &Prediction| row.fitted_in.contains(&p.prices);
     Ok(ScoreRow {
-        fitted: prediction.as_ref().is_some_and(fitted),
+        fitted: !row.fitted_in.is_empty(),
         id: row.id.clone(),
         not_modelled,
-        sign: prediction.as_ref().map_or(Sign::None, |p| sign(row, p.ratio.value)),
+        sign: prediction.as_ref().map_or(Sign::None, |p| sign(row, p.ratio)),
         prediction,
         published_after: row.after,
         published_before: row.before,
@@ -122,66 +71,69 @@ fn score_row(row: &Observation, plan: &Plan, results: &Results) -> Result<ScoreR
     })
 }
 
-fn predict(
-    before: &Measured,
-    after: &Measured,
-    how: &str,
-    results: &Results,
-) -> Result<Prediction, Failure> {
-    let spec = &before.run;
-    let prices = PriceList::for_machine(&spec.machine, spec.arch).map_err(|error| Failure {
-        message: format!("internal error in the built-in price lists: {error}; please report it"),
-        status: status::INTERNAL,
-    })?;
-    let [a, b] = [before, after].map(|m| breakdown(m, &prices, results));
-    let ratio = a.ratio(&b);
+/// By the priors of the row's machine and a fit to the other rows of its bench.
+fn predict(row: &BenchRow, rows: &[BenchRow]) -> Result<Prediction, Failure> {
+    let BenchFit { base, found, fitted_on } = fit_bench(rows, row, Some(&row.row))?;
+    let [before, after] = row.occurrences(&base);
+    let ratio = found.predict_ratio(&before, &after, OWN_ERROR);
+    let time = |counts: &[f64]| time(found.predict(counts, time_error()));
     Ok(Prediction {
-        before: time(a.estimate()),
-        after: time(b.estimate()),
-        how: how.to_owned(),
-        prices: prices.name().to_owned(),
-        ratio: PredictedRatio { high: ratio.high, low: ratio.low, value: ratio.value },
+        after: time(&after),
+        before: time(&before),
+        fitted_on,
+        how: row.how.clone(),
+        prices: base.name().to_owned(),
+        ratio: PredictedRatio {
+            high: round(ratio.high),
+            low: round(ratio.low),
+            value: round(ratio.value),
+        },
     })
 }
 
-/// The time of `scale` times what was counted.
-fn breakdown(measured: &Measured, prices: &PriceList, results: &Results) -> Breakdown {
-    let nothing = Counters::new();
-    let of = |run: &RunSpec| results.get(run).unwrap_or(&nothing).clone();
-    let mut counts = of(&measured.run);
-    if let Some(start) = &measured.start {
-        counts = counts.since(&of(start));
+/// To four digits after the point: what lies beyond depends on the host's arithmetic.
+fn round(x: f64) -> f64 {
+    (x * 1e4).round() / 1e4
+}
+
+fn time(predicted: Predicted) -> PredictedTime {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+    let ns = |x: f64| x.round() as u64;
+    PredictedTime {
+        high_ns: ns(predicted.high),
+        low_ns: ns(predicted.low),
+        ns: ns(predicted.value),
     }
-    let mut scaled = Counters::new();
-    counts.nonzero().for_each(|(event, n)| scaled.add(event, n * measured.scale));
-    prices.explain(&scaled, 0)
 }
 
-fn time(estimate: Estimate) -> PredictedTime {
-    let Estimate { time, low, high } = estimate;
-    PredictedTime { high_ns: high.ns(), low_ns: low.ns(), ns: time.ns() }
-}
-
-/// Faster, slower, or no change.
-fn direction(ratio: f64) -> i8 {
+/// Faster, slower, or no change, which is what is nearer to 1 than `nothing`.
+fn direction(ratio: f64, nothing: f64) -> i8 {
     match ratio - 1.0 {
-        x if x > NO_CHANGE => 1,
-        x if x < -NO_CHANGE => -1,
+        x if x > nothing => 1,
+        x if x < -nothing => -1,
         _ => 0,
     }
 }
 
-/// Whether a ratio has the sign that was published, in figures or in words.
-fn sign(row: &Observation, predicted: f64) -> Sign {
-    let found = direction(predicted);
+/// Whether a ratio has the sign that was published, in figures or in words. Words say that an author saw no effect in
+/// measurements of some spread, so a prediction agrees with them if its interval reaches what he could not have seen.
+fn sign(row: &Observation, predicted: PredictedRatio) -> Sign {
+    let found = direction(predicted.value, NO_CHANGE);
+    let unseen = unseen(row);
     let right = match (row.ratio(), row.sign.as_deref()) {
-        (Some(published), _) => found == direction(published),
-        (None, Some("same")) => found == 0,
-        (None, Some("not-worse")) => found >= 0,
-        (None, Some("worse")) => found < 0,
+        (Some(published), _) => found == direction(published, NO_CHANGE),
+        (None, Some("same")) => predicted.low < 1.0 + unseen && predicted.high > 1.0 - unseen,
+        (None, Some("not-worse")) => predicted.high > 1.0 - unseen,
+        (None, Some("worse")) => predicted.low < 1.0,
         _ => return Sign::None,
     };
     if right { Sign::Right } else { Sign::Wrong }
+}
+
+/// What is too small to be seen: two standard deviations of a ratio of times that scatter as published.
+fn unseen(row: &Observation) -> f64 {
+    let spread = |spread: Option<f64>| spread.unwrap_or(0.0);
+    (2.0 * spread(row.spread_before).hypot(spread(row.spread_after))).max(NO_CHANGE)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct SettingError(pub(crate) String);
 
 /// When faults may use a folio size (`hugepages-<kB>kB/enabled`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThpPolicy {
     /// Everywhere.
     Always,
@@ -40,7 +40,7 @@ impl ThpPolicy {
 }
 
 /// One `--thp SIZE=POLICY`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ThpSetting {
     /// Size of the folio in kB: 16, 32, … 2048.
     pub kib: u64,
@@ -175,6 +175,17 @@ pub(crate) fn parse_switch(key: &str, value: &str) -> Result<bool, SettingError>
         "on" | "true" | "yes" | "1" => Ok(true),
         "off" | "false" | "no" | "0" => Ok(false),
         _ => Err(SettingError(format!("`{key}` is either on or off, not `{value}`"))),
+    }
+}
+
+/// `FILE=TEXT`, to be written before the program starts.
+///
+/// # Errors
+/// The sentence for what is not of that form.
+pub fn parse_write(text: &str) -> Result<(String, String), SettingError> {
+    match text.split_once('=') {
+        Some((file, text)) if file.starts_with('/') => Ok((file.to_owned(), text.to_owned())),
+        _ => Err(SettingError("it must be FILE=TEXT with an absolute path".to_owned())),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::findings;
 use crate::measure::Measured;
-use crate::plan::{Axis, Look, Matrix, Plan, Show, folio_name};
+use crate::plan::{Axis, Look, Matrix, Per, Plan, Show, folio_name};
 use crate::point;
 use cost::PriceList;
 use report::page::{Cell, Grid, Line, Page, Plot, PlotKind, Run, RunId, Section};
@@ -359,7 +359,7 @@ impl<'v> Facet<'v> {
             for compare in 0..self.compare.len() {
                 let Some((_, m)) = self.at(At { machine, x, series, compare }) else { continue };
                 for term in m.time.terms() {
-                    let weight = by.height(term, m.units);
+                    let weight = by.height(term, m.plot_units);
                     match found.iter_mut().find(|f| f.0 == term.class) {
                         Some(known) => known.2 = known.2.max(weight),
                         None => found.push((term.class.clone(), term.words.clone(), weight)),
@@ -401,7 +401,7 @@ impl<'v> Facet<'v> {
             let Some((_, m)) = self.at(At { machine, x, series: 0, compare }) else { return parts };
             for term in m.time.terms() {
                 let known = classes.iter().position(|class| class.0 == term.class);
-                parts[known.unwrap_or(classes.len())] += by.height(term, m.units);
+                parts[known.unwrap_or(classes.len())] += by.height(term, m.plot_units);
             }
             parts
         };
@@ -418,7 +418,7 @@ impl<'v> Facet<'v> {
         };
         Plot {
             caption: format!("{arch}, {name}: {what}"),
-            unit: format!("{unit} per {}, by {}", self.look.per.name(), self.x_words()),
+            unit: format!("{unit} per {}, by {}", self.plot_per(), self.x_words()),
             x: self.x.clone(),
             kind: PlotKind::Stacks { parts, bars, heights: groups },
         }
@@ -432,7 +432,7 @@ impl<'v> Facet<'v> {
                     let point = |x| {
                         let (_, m) = self.at(At { machine, x, series, compare })?;
                         let time = m.time.estimate();
-                        Some([time.low, time.time, time.high].map(|t| nanoseconds(t, m.units)))
+                        Some([time.low, time.time, time.high].map(|t| nanoseconds(t, m.plot_units)))
                     };
                     let parts = [
                         self.machines[machine].0.as_str(),
@@ -449,11 +449,7 @@ impl<'v> Facet<'v> {
         }
         Plot {
             caption: format!("Modelled time of {}", self.looked_at()),
-            unit: format!(
-                "ns per {} with 90 % intervals, by {}",
-                self.look.per.name(),
-                self.x_words()
-            ),
+            unit: format!("ns per {} with 90 % intervals, by {}", self.plot_per(), self.x_words()),
             x: self.x.clone(),
             kind: PlotKind::Lines(lines),
         }
@@ -471,6 +467,11 @@ impl<'v> Facet<'v> {
             (None, Axis::Arg | Axis::Arg2) => "argument",
             (None, Axis::Set) => "setting",
         }
+    }
+
+    /// What plots divide by: see [`Measured::plot_units`].
+    fn plot_per(&self) -> &'static str {
+        if self.look.per == Per::Folio { Per::Page.name() } else { self.look.per.name() }
     }
 
     fn tlb_table(&self, machine: usize) -> Grid {
@@ -555,4 +556,75 @@ fn fidelity(ids: &[String]) -> Vec<(String, String)> {
         ids.iter().any(|wanted| wanted == id).then(|| (id.to_owned(), format!("{state}: {text}")))
     });
     rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::{Resume, Sweep};
+    use std::num::NonZeroUsize;
+
+    fn page_of(text: &str) -> Page {
+        let plan = Plan::parse("test", text).expect("right");
+        let sweep = Sweep { study: "t", jobs: NonZeroUsize::MIN, store: None, resume: Resume::No };
+        let records = sweep.run(&plan.points().expect("right"), &mut |_| ()).records;
+        page(&plan, &records, None)
+    }
+
+    fn row<'p>(page: &'p Page, table: usize, label: &str) -> Vec<&'p str> {
+        let rows = &page.sections[0].tables[table].rows;
+        let row = rows.iter().find(|row| row[0].0[0].0 == label).expect(label);
+        row[1..].iter().flat_map(|cell| cell.0.iter().map(|part| part.0.as_str())).collect()
+    }
+
+    /// Giving back one page of a contiguous block unfolds it, which takes a range flush of its own; giving back all
+    /// of it does not.
+    #[test]
+    fn folding_loses_on_parts_of_blocks_and_the_page_says_so() {
+        let page = page_of(
+            r#"
+            name = "t"
+            title = "T"
+            look = { entry = "madvise(MADV_DONTNEED)", per = "call" }
+            show = { x = "arg2", unit = "of 16 pages", compare = "set", names = ["off", "on"] }
+            [[matrix]]
+            program = "@partial-unmap"
+            args = [["2", "1"], ["2", "16"]]
+            machines = ["apple-m3-vm"]
+            folios = ["64K"]
+            set = [["kernel.contpte=off"], []]
+            "#,
+        );
+        assert_eq!(row(&page, 1, "broadcast TLBI of a range"), ["0", "1", "1"]);
+        assert_eq!(row(&page, 1, "loads of page-table entries")[2..], ["16", "3"]);
+        let [finding] = page.findings.as_slice() else { panic!("{:?}", page.findings) };
+        let turn = "With on it is slower up to 1 of 16 pages, and not with 16 of 16 pages.";
+        assert!(finding.starts_with("apple-m3-vm (arm64): on against off: saves "), "{finding}");
+        assert!(finding.ends_with(turn), "{finding}");
+        let runs: Vec<_> = page.runs.iter().map(|run| run.counts.is_empty()).collect();
+        assert_eq!(runs, [false; 4]);
+    }
+
+    /// 16 pages fit any first level; 4096 do not fit 64 entries.
+    #[test]
+    fn the_misses_of_filling_the_memory_are_subtracted() {
+        let page = page_of(
+            r#"
+            name = "t"
+            title = "T"
+            look = { tlb = true, baseline = "0" }
+            show = { x = "kib" }
+            [[matrix]]
+            program = "@reach"
+            args = [["64", "2000"], ["16384", "2000"]]
+            machines = ["zen2"]
+            folios = ["4K"]
+            "#,
+        );
+        assert_eq!(row(&page, 0, "64K"), ["0.00", "0.00"]);
+        let misses: f64 = row(&page, 0, "16M")[0].parse().expect("a number");
+        assert!((95.0..=100.0).contains(&misses), "{misses}");
+        let [finding] = page.findings.as_slice() else { panic!("{:?}", page.findings) };
+        assert!(finding.contains("miss up to 64K (L1 misses)"), "{finding}");
+    }
 }

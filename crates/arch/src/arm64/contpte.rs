@@ -28,7 +28,9 @@ pub(super) fn block_start(at: Ptep) -> Ptep {
 /// Loads entry `i` of the block at `first`; the caller counts.
 #[inline(always)]
 fn load<P: Platform<Arch = Arm64>>(pt: &Pt<P>, first: Ptep, i: u64) -> Pte<Arm64> {
-    Pte::from_raw(pt.ram.load_u64(PhysAddr::new(first.slot.get() + i * 8)))
+    let slot = first.add(i).slot;
+    pt.touch(slot);
+    Pte::from_raw(pt.ram.load_u64(slot))
 }
 
 /// Adds young and dirty of the whole block to `pte`, which was read from `at`.

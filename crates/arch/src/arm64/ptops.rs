@@ -23,6 +23,7 @@ use units::{ArchId, CpuId, NrPages, PTRS_PER_TABLE, PhysAddr, Reach, VirtAddr};
 #[inline(always)]
 pub(super) fn raw_get<P: Platform<Arch = Arm64>>(pt: &mut Pt<P>, at: Ptep) -> Pte<Arm64> {
     pt.count(Event::PteRead, 1);
+    pt.touch(at.slot);
     Pte::from_raw(pt.ram.load_u64(at.slot))
 }
 
@@ -55,6 +56,7 @@ pub(super) fn xchg_zero<P: Platform<Arch = Arm64>>(pt: &mut Pt<P>, at: Ptep) -> 
 #[inline(always)]
 fn xchg_zero_full<P: Platform<Arch = Arm64>>(pt: &mut Pt<P>, at: Ptep) -> Pte<Arm64> {
     pt.count(Event::PteXchg, 1);
+    pt.touch(at.slot);
     let old = pt.ram.load_u64(at.slot);
     pt.ram.store_u64(at.slot, 0);
     Pte::from_raw(old)
@@ -75,6 +77,7 @@ pub(super) fn cmpxchg<P: Platform<Arch = Arm64>>(
 /// Stores an entry and lets the oracles look; the caller counts.
 #[inline(always)]
 fn store<P: Platform<Arch = Arm64>>(pt: &mut Pt<P>, at: Ptep, new: u64) {
+    pt.touch(at.slot);
     if pt.watches_ptes() {
         let old = pt.ram.load_u64(at.slot);
         watch(pt, at.mm, at.va, Reach::K4, old, new);

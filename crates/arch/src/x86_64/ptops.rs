@@ -31,6 +31,7 @@ pub(super) const fn loses_rights(old: u64, new: u64) -> bool {
 /// Stores a PTE and lets the oracle look; the caller counts the access.
 #[inline(always)]
 fn store<P: Platform<Arch = X86_64>>(pt: &mut Pt<P>, at: Ptep, new: u64) {
+    pt.touch(at.slot);
     if pt.watches_ptes() {
         let old = pt.ram.load_u64(at.slot);
         if loses_rights(old, new) {
@@ -57,6 +58,7 @@ fn store_pmd<P: Platform<Arch = X86_64>>(pt: &mut Pt<P>, at: Pmdp, new: u64) {
 fn take<P: Platform<Arch = X86_64>>(pt: &mut Pt<P>, at: Ptep) -> Pte<X86_64> {
     pt.count(Event::PtepGetAndClear, 1);
     pt.count(Event::PteXchg, 1);
+    pt.touch(at.slot);
     let old = pt.ram.load_u64(at.slot);
     pt.ram.store_u64(at.slot, 0);
     Pte::from_raw(old)
@@ -85,6 +87,7 @@ fn get_and_clear_full<P: Platform<Arch = X86_64>>(
     pt.count(Event::LocalPtepGetAndClear, 1);
     pt.count(Event::PteRead, 1);
     pt.count(Event::PteWrite, 1);
+    pt.touch(at.slot);
     let old = pt.ram.load_u64(at.slot);
     pt.ram.store_u64(at.slot, 0);
     Pte::from_raw(old)
@@ -96,6 +99,7 @@ fn get_and_clear_full<P: Platform<Arch = X86_64>>(
 fn test_and_clear_young<P: Platform<Arch = X86_64>>(pt: &mut Pt<P>, at: Ptep) -> bool {
     pt.count(Event::PtepTestAndClearYoung, 1);
     pt.count(Event::PteRead, 1);
+    pt.touch(at.slot);
     let old = pt.ram.load_u64(at.slot);
     let young = old & bits::ACCESSED != 0;
     if young {
@@ -161,6 +165,7 @@ impl Arch for X86_64 {
     fn ptep_get<P: Platform<Arch = Self>>(pt: &mut Pt<P>, at: Ptep) -> Pte<Self> {
         pt.count(Event::PtepGet, 1);
         pt.count(Event::PteRead, 1);
+        pt.touch(at.slot);
         Pte::from_raw(pt.ram.load_u64(at.slot))
     }
     #[inline(always)]

@@ -8,20 +8,43 @@
 //! A block begins with the instruction budget (`sub rbp, n; js`), and ends in a jump through its link: a word that holds the
 //! address of the next block, or of a stub that leaves native code.
 
-use super::asm::{Alu, Asm, Cc, Gpr, Label, Mem, RAX, RBP, RCX, RDX, RSI};
+use super::asm::{Alu, Asm, Cc, Gpr, Label, Mem, RAX, RBP, RCX, RDX, RSI, Shift};
 use super::regs::{Cache, Pin, Uses, state};
 use cpu::CpuState;
 use cpu::exec::Flow;
 use cpu::ir::{CcKind, CcOp, Op, Width};
-use cpu::native::NativeBlock;
+use cpu::native::{NativeBlock, Place};
 use mmu::hit::HitShape;
 use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use units::{PAGE_SHIFT, PAGE_SIZE};
 
 /// What [`super::run`] makes of the number that native code returns: the reason in the low two bits, 0 and 1 being the slot of a
 /// link, and the block above them.
 pub(super) const BEFORE: u32 = 2;
 /// See [`BEFORE`]: an op left its block; which one, the frame says.
 pub(super) const AT: u32 = 3;
+/// See [`BEFORE`]: a jump through a register left its block; the state's `pc` says where to.
+pub(super) const INDIRECT: u32 = 1 << 2 | AT;
+
+/// Where jumps through registers find blocks: a table of [`Target`]s, indexed by the low bits of the address.
+pub(super) const TARGETS_NR: usize = 1024;
+
+/// A block that a jump through a register may lead to.
+#[derive(Debug)]
+#[repr(C, align(32))]
+pub(super) struct Target {
+    /// Address of its first byte.
+    pub(super) pc: AtomicU64,
+    /// Physical page of its first byte; [`NO_FRAME`] if there is no block.
+    pub(super) page: AtomicU64,
+    /// Its code.
+    pub(super) entry: AtomicUsize,
+}
+
+/// Not the address of a page.
+pub(super) const NO_FRAME: u64 = u64::MAX;
+const _: () = assert!(size_of::<Target>() == 32);
 
 /// What all blocks have in common.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +55,8 @@ pub(super) struct Surroundings {
     pub(super) leave: usize,
     pub(super) shape: HitShape,
     pub(super) features: Features,
+    /// Address of the [`Target`]s.
+    pub(super) targets: usize,
 }
 
 /// Instructions of the host beyond the baseline.
@@ -71,6 +96,7 @@ pub(super) struct Emitter<'a> {
     pub(super) at: usize,
     id: u32,
     loops: [bool; 2],
+    place: Option<Place>,
     links: [usize; 2],
     head: Label,
     leave: Label,
@@ -90,7 +116,7 @@ pub(super) fn block(
     block: &NativeBlock,
     links: [usize; 2],
 ) -> Emitted {
-    let first = Emitter::new(around, id, block.loops, links).run(block, &[]);
+    let first = Emitter::new(around, id, block, links).run(block, &[]);
     if block.loops == [false; 2] {
         return first.finish();
     }
@@ -98,11 +124,11 @@ pub(super) fn block(
     if pins.is_empty() {
         return first.finish();
     }
-    Emitter::new(around, id, block.loops, links).run(block, &pins).finish()
+    Emitter::new(around, id, block, links).run(block, &pins).finish()
 }
 
 impl<'a> Emitter<'a> {
-    fn new(around: &'a Surroundings, id: u32, loops: [bool; 2], links: [usize; 2]) -> Self {
+    fn new(around: &'a Surroundings, id: u32, block: &NativeBlock, links: [usize; 2]) -> Self {
         let mut asm = Asm::default();
         let (head, leave) = (asm.label(), asm.label());
         Emitter {
@@ -113,7 +139,8 @@ impl<'a> Emitter<'a> {
             cold: Vec::new(),
             at: 0,
             id,
-            loops,
+            loops: block.loops,
+            place: block.place,
             links,
             head,
             leave,
@@ -273,6 +300,41 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// Goes to the address in slot `a`: to the block there, if it was found before and is on this page.
+    pub(super) fn go_to(&mut self, a: u8) {
+        let a = self.source(a);
+        self.asm.mov(Width::W64, RAX, a);
+        self.cache.write_back_at_exit(&mut self.asm);
+        self.asm.store(Width::W64, state(offset_of!(CpuState, pc)), RAX);
+        let out = self.asm.label();
+        if let Some(Place { pc, pa }) = self.place {
+            let in_page = PAGE_SIZE - 1;
+            self.asm.movi(RCX, pc & !in_page);
+            self.asm.alu(Alu::Xor, Width::W64, RCX, RAX);
+            self.asm.shifti(Shift::Shr, Width::W64, RCX, PAGE_SHIFT.to_le_bytes()[0]);
+            self.asm.jcc(Cc::Ne, out);
+            let last = i32::try_from(TARGETS_NR - 1).expect("a small table");
+            self.asm.mov(Width::W32, RDX, RAX);
+            self.asm.alui(Alu::And, Width::W32, RDX, last);
+            self.asm.shifti(
+                Shift::Shl,
+                Width::W32,
+                RDX,
+                size_of::<Target>().ilog2().to_le_bytes()[0],
+            );
+            self.asm.movi(RCX, self.around.targets as u64);
+            self.asm.alu(Alu::Add, Width::W64, RDX, RCX);
+            self.asm.alu(Alu::Cmp, Width::W64, RAX, target(RDX, offset_of!(Target, pc)));
+            self.asm.jcc(Cc::Ne, out);
+            self.asm.movi(RCX, pa & !in_page);
+            self.asm.alu(Alu::Cmp, Width::W64, RCX, target(RDX, offset_of!(Target, page)));
+            self.asm.jcc(Cc::Ne, out);
+            self.asm.jmp_to(target(RDX, offset_of!(Target, entry)));
+        }
+        self.asm.bind(out);
+        self.leave_with(INDIRECT);
+    }
+
     /// Jumps through a link.
     fn follow(&mut self, slot: usize) {
         self.asm.movi(RAX, self.links[slot] as u64);
@@ -307,6 +369,10 @@ impl<'a> Emitter<'a> {
         let (after, op) = (self.cache, self.at);
         self.cold.push(Cold::Interpret { from, back, before, after, op });
     }
+}
+
+fn target(base: Gpr, offset: usize) -> Mem {
+    Mem::at(base, i32::try_from(offset).expect("a small table"))
 }
 
 /// Whether a kind of flag record looks at its second operand, and at the carry.
@@ -351,4 +417,62 @@ pub(super) const fn low32(v: i64) -> i32 {
 /// Whether the last source of `op` is an immediate.
 pub(super) fn value_of(reg: Option<Gpr>, op: &Op) -> Value {
     reg.map_or(Value::Imm(op.imm), Value::Reg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cpu::ir::{Code, Reg};
+    use iced_x86::{Decoder, DecoderOptions, FlowControl};
+    use mmu::hit::{HitShape, Stamps};
+    use std::collections::BTreeSet;
+
+    fn around() -> Surroundings {
+        Surroundings {
+            interpret: 0x7fff_1234_5670,
+            leave: 0x7fff_1234_5600,
+            shape: HitShape { stamps: Stamps::Kept, va_bits: 56 },
+            features: Features { lzcnt: true, bmi1: true, popcnt: true },
+            targets: 0x7fff_0000_0000,
+        }
+    }
+
+    /// Every op, on its own and in a loop, decodes to valid instructions whose jumps lead to instructions.
+    #[test]
+    fn every_block_decodes() {
+        for &code in Code::ALL {
+            for loops in [[false; 2], [true, false], [false, true]] {
+                let op = Op::new(code)
+                    .d(Reg(1))
+                    .a(Reg(12))
+                    .b(Reg(3))
+                    .c(Reg(4))
+                    .imm(0x1234_5678_9abc)
+                    .x(2);
+                let end = Op::new(Code::CmpBrNe64).a(Reg(1)).b(Reg(2));
+                let ops = if code.ends_block() { vec![op] } else { vec![op, end] };
+                let place = Some(Place { pc: 0x40_0010, pa: 0x1_0010 });
+                let made =
+                    block(&around(), 7, &NativeBlock { ops, insns_nr: 2, loops, place }, [64, 128]);
+                check(&made, code);
+            }
+        }
+    }
+
+    fn check(made: &Emitted, code: Code) {
+        let mut starts = BTreeSet::new();
+        let mut targets = Vec::new();
+        for instruction in &mut Decoder::with_ip(64, &made.code, 0, DecoderOptions::NONE) {
+            assert!(!instruction.is_invalid(), "{code:?} at {:#x}", instruction.ip());
+            starts.insert(instruction.ip());
+            let flow = instruction.flow_control();
+            if matches!(flow, FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch) {
+                targets.push(instruction.near_branch_target());
+            }
+        }
+        targets.extend(made.stubs.map(|stub| stub as u64));
+        for target in targets {
+            assert!(starts.contains(&target), "{code:?}: a jump to {target:#x}");
+        }
+    }
 }

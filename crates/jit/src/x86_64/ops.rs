@@ -543,6 +543,7 @@ impl Emitter<'_> {
     fn end(&mut self, op: &Op) -> bool {
         match op.code {
             Code::Jump => self.go(0),
+            Code::JumpInd => self.go_to(op.a),
             Code::BrZ32 => self.branch_zero(op, Cc::E, W32),
             Code::BrZ64 => self.branch_zero(op, Cc::E, W64),
             Code::BrNz32 => self.branch_zero(op, Cc::Ne, W32),

@@ -5,17 +5,20 @@
 
 use super::asm::{Asm, Gpr, Mem, R12, R13, R14, R15, RBP, RBX, RDI, RSI, RSP};
 use super::code::{CodeMemory, NoRoom};
-use super::emit::{self, AT, BEFORE, Features, Surroundings};
+use super::emit::{
+    self, AT, BEFORE, Features, INDIRECT, NO_FRAME, Surroundings, TARGETS_NR, Target,
+};
 use super::regs::STATE_BIAS;
 use crate::HitBus;
 use cpu::exec::{self, Core, Flow};
 use cpu::ir::{Op, Width};
-use cpu::native::{Compiled, Left, Native, NativeBlock};
+use cpu::native::{Compiled, Left, Native, NativeBlock, Place};
 use mmu::HitTables;
 use mmu::hit::CLOCK_AT;
 use std::marker::PhantomData;
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use units::PAGE_SIZE;
 
 /// Blocks that can be linked; the engine has no more.
 const BLOCKS_MAX: usize = 1 << 16;
@@ -62,7 +65,11 @@ impl<B: HitBus> Frame<B> {
 struct Block {
     entry: usize,
     ops: Box<[Op]>,
+    place: Option<Place>,
 }
+
+/// The links of so many blocks are allocated at once.
+const LINKS_NR: usize = 256;
 
 /// Addresses of the code around all blocks.
 #[derive(Clone, Copy, Debug)]
@@ -76,8 +83,10 @@ pub(crate) struct Jit<B> {
     code: CodeMemory,
     stubs: Option<Stubs>,
     blocks: Vec<Option<Block>>,
-    /// Where each block goes on, by block and slot; native code reads them.
-    links: Box<[[AtomicUsize; 2]]>,
+    /// Where each block goes on, by block and slot, [`LINKS_NR`] at a time; native code reads them.
+    links: Vec<Box<[[AtomicUsize; 2]]>>,
+    /// Where jumps through registers lead; native code reads them.
+    targets: Box<[Target]>,
     marker: PhantomData<fn(B)>,
 }
 
@@ -90,9 +99,19 @@ impl<B> std::fmt::Debug for Jit<B> {
 impl<B: HitBus + 'static> Jit<B> {
     /// A compiler; `None` if the host does not let code be made.
     pub(crate) fn new() -> Option<Self> {
-        let links = (0..BLOCKS_MAX).map(|_| Default::default()).collect();
-        let (code, blocks, marker) = (CodeMemory::default(), Vec::new(), PhantomData);
-        let mut jit = Jit { code, stubs: None, blocks, links, marker };
+        let none = || Target {
+            pc: AtomicU64::new(0),
+            page: AtomicU64::new(NO_FRAME),
+            entry: AtomicUsize::new(0),
+        };
+        let mut jit = Jit {
+            code: CodeMemory::default(),
+            stubs: None,
+            blocks: Vec::new(),
+            links: Vec::new(),
+            targets: (0..TARGETS_NR).map(|_| none()).collect(),
+            marker: PhantomData,
+        };
         jit.make_stubs();
         jit.stubs.is_some().then_some(jit)
     }
@@ -107,11 +126,24 @@ impl<B: HitBus + 'static> Jit<B> {
                     bmi1: is_x86_feature_detected!("bmi1"),
                     popcnt: is_x86_feature_detected!("popcnt"),
                 };
-                let surroundings = Surroundings { interpret, leave, shape: B::SHAPE, features };
+                let targets = self.targets.as_ptr().expose_provenance();
+                let shape = B::SHAPE;
+                let surroundings = Surroundings { interpret, leave, shape, features, targets };
                 Some(Stubs { enter, surroundings })
             }
             _ => None,
         };
+    }
+
+    /// The links of block `id`, made if they are not there yet; `None` if there are none for so many blocks.
+    fn links_of(&mut self, id: usize) -> Option<&[AtomicUsize; 2]> {
+        if id >= BLOCKS_MAX {
+            return None;
+        }
+        while self.links.len() * LINKS_NR <= id {
+            self.links.push((0..LINKS_NR).map(|_| Default::default()).collect());
+        }
+        self.links.get(id / LINKS_NR)?.get(id % LINKS_NR)
     }
 }
 
@@ -218,7 +250,7 @@ impl<B: HitBus + 'static> Native<B> for Jit<B> {
     fn compile(&mut self, id: u32, block: NativeBlock) -> Compiled {
         let Some(stubs) = self.stubs else { return Compiled::No };
         let at = id as usize;
-        let Some(links) = self.links.get(at) else { return Compiled::No };
+        let Some(links) = self.links_of(at) else { return Compiled::No };
         let addresses = links.each_ref().map(|link| link.as_ptr().expose_provenance());
         let emitted = emit::block(&stubs.surroundings, id, &block, addresses);
         let entry = match self.code.add(&emitted.code) {
@@ -229,13 +261,14 @@ impl<B: HitBus + 'static> Native<B> for Jit<B> {
                 return Compiled::Full;
             }
         };
-        for (link, stub) in links.iter().zip(emitted.stubs) {
+        for (link, stub) in self.links_of(at).into_iter().flatten().zip(emitted.stubs) {
             link.store(entry + stub, Relaxed);
         }
         if self.blocks.len() <= at {
             self.blocks.resize_with(at + 1, || None);
         }
-        self.blocks[at] = Some(Block { entry, ops: block.ops.into_boxed_slice() });
+        let (ops, place) = (block.ops.into_boxed_slice(), block.place);
+        self.blocks[at] = Some(Block { entry, ops, place });
         Compiled::Yes
     }
 
@@ -272,7 +305,8 @@ impl<B: HitBus + 'static> Native<B> for Jit<B> {
         // - `stubs.enter` is the address of what `enter` assembled, in memory that is executable and stays until
         //   `clear`; its signature is this one, and it saves what the ABI says. `entry` is a block in the same memory.
         // - Code reads and writes: the state (`core.s`, whole slots, through `frame.state`), which is borrowed here; the
-        //   tables and RAM, as `mmu::hit` allows it, which `bus` is borrowed for; links, which are atomic; its stack; the frame.
+        //   tables and RAM, as `mmu::hit` allows it, which `bus` is borrowed for; links and targets, which are atomic, never move,
+        //   and lead to code that stays until `clear`, which empties them; its stack; the frame.
         // - Addresses in RAM come from fast entries, whose pages lie in RAM altogether (`mmu::hit`, 4).
         // - It leaves by returning; no panic unwinds through it (`extern "sysv64"` functions abort).
         // - The pointers in the frame are derived from this function's borrows, which are not used again until it has returned.
@@ -288,6 +322,7 @@ impl<B: HitBus + 'static> Native<B> for Jit<B> {
         core.retired_nr = frame.retired_nr();
         let (id, op, flow) = frame.left;
         match code & 3 {
+            _ if code == INDIRECT => Left::Indirect,
             AT => Left::At { id, op: op as usize, flow },
             BEFORE => Left::Before { id: code >> 2 },
             slot => Left::Link { id: code >> 2, slot: slot as usize },
@@ -296,14 +331,34 @@ impl<B: HitBus + 'static> Native<B> for Jit<B> {
 
     fn link(&mut self, from: u32, slot: usize, to: u32) {
         let entry = self.blocks.get(to as usize).and_then(|b| Some(b.as_ref()?.entry));
-        let link = self.links.get(from as usize).and_then(|links| links.get(slot));
+        let link = self.links_of(from as usize).and_then(|links| links.get(slot));
         if let (Some(entry), Some(link)) = (entry, link) {
             link.store(entry, Relaxed);
         }
     }
 
+    fn found(&mut self, id: u32) {
+        let Some(Some(Block { entry, place: Some(Place { pc, pa }), .. })) =
+            self.blocks.get(id as usize)
+        else {
+            return;
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits are what counts")]
+        let target = &self.targets[*pc as usize % TARGETS_NR];
+        target.pc.store(*pc, Relaxed);
+        target.page.store(pa & !(PAGE_SIZE - 1), Relaxed);
+        target.entry.store(*entry, Relaxed);
+    }
+
+    fn forget(&mut self) {
+        for target in &self.targets {
+            target.page.store(NO_FRAME, Relaxed);
+        }
+    }
+
     fn clear(&mut self) {
         self.blocks.clear();
+        self.forget();
         if self.stubs.take().is_some() {
             self.code.clear();
             self.make_stubs();

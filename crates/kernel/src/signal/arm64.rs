@@ -70,7 +70,7 @@ where
     kernel.write_user(task, VirtAddr::new(at), &words.0)?;
 
     let given = frame.action.flags & Action::SA_RESTORER != 0;
-    let restorer = if given { frame.action.restorer } else { frame.sigpage.get() };
+    let restorer = if given { frame.action.restorer } else { frame.sigreturn.get() };
     regs.set_gpr(0, u64::from(frame.info.signal.get()));
     regs.set_gpr(1, at);
     regs.set_gpr(2, at.wrapping_add(UC as u64));

@@ -6,7 +6,7 @@ use super::{Call, SysResult};
 use crate::abi::{O_APPEND, O_CLOEXEC, O_NONBLOCK};
 use crate::counts::CountsByScope;
 use crate::errno::{
-    EAFNOSUPPORT, EBADF, EFBIG, EINVAL, ENOTDIR, ENOTTY, EOPNOTSUPP, EPROTONOSUPPORT, ESPIPE,
+    EAFNOSUPPORT, EBADF, EINVAL, ENOTDIR, ENOTTY, EOPNOTSUPP, EPROTONOSUPPORT, ESPIPE,
 };
 use crate::fd::{Fd, FileRef, Open, OpenFile};
 use crate::kernel::Kernel;
@@ -108,8 +108,8 @@ where
         | Open::Pidfd(_) => {
             return Err(ESPIPE.into());
         }
-        Open::Inode(inode) => match &k.vfs.inode(inode)?.kind {
-            Kind::File(data) => data.len() as u64,
+        Open::Inode(inode) => match k.vfs.inode(inode)?.kind {
+            Kind::File(data) => k.mm.file_len(data),
             _ => 0,
         },
         Open::ProcDir(_) | Open::Device(_) | Open::Pseudo(..) => 0,
@@ -387,7 +387,6 @@ pub(super) fn ftruncate<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink
 where
     P::Sink: CountsByScope,
 {
-    const FILE_MAX: u64 = 1 << 30;
     let file = file_of(k, c.task, c.int::<0>())?;
     let len = c.long::<1>();
     if len.cast_signed() < 0 {
@@ -395,13 +394,8 @@ where
     }
     let it = k.files.get(file)?;
     let (Open::Inode(inode), true) = (it.open, it.writable()) else { return Err(EINVAL.into()) };
-    if len > FILE_MAX {
-        return Err(EFBIG.into());
-    }
-    let node = k.vfs.inode_mut(inode)?;
-    let Kind::File(data) = &mut node.kind else { return Err(EINVAL.into()) };
-    data.resize(usize::try_from(len).map_err(|_| EFBIG)?, 0);
-    node.mapped = None;
+    let Kind::File(data) = k.vfs.inode(inode)?.kind else { return Err(EINVAL.into()) };
+    k.mm.file_truncate(data, len)?;
     Ok(0)
 }
 

@@ -22,7 +22,7 @@ use units::VirtAddr;
 const MAX_RW: u64 = 0x7fff_f000;
 const IOV_MAX: u64 = 1024;
 /// Largest regular file: files are host memory.
-const FILE_MAX: u64 = 1 << 30;
+const FILE_MAX: u64 = i64::MAX.cast_unsigned();
 
 /// Where in a file to work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,8 +209,8 @@ where
             k.rng.fill(&mut bytes);
             bytes
         }
-        Open::Inode(inode) => match &k.vfs.inode(inode)?.kind {
-            Kind::File(data) => part(data, offset, len),
+        Open::Inode(inode) => match k.vfs.inode(inode)?.kind {
+            Kind::File(data) => k.mm.file_read(data, offset, len),
             _ => return Err(EISDIR.into()),
         },
         Open::Pseudo(..) => read_pseudo(k, file, offset, len)?,
@@ -382,26 +382,17 @@ fn write_inode<P: Platform>(
     at: At,
 ) -> Result<(), Errno> {
     let it = k.files.get_mut(file)?;
-    let node = k.vfs.inode_mut(inode)?;
-    let Kind::File(data) = &mut node.kind else { return Err(EISDIR) };
+    let Kind::File(data) = k.vfs.inode(inode)?.kind else { return Err(EISDIR) };
     let start = match at {
         At::Position(position) => position,
-        At::Offset if it.flags & O_APPEND != 0 => data.len() as u64,
+        At::Offset if it.flags & O_APPEND != 0 => k.mm.file_len(data),
         At::Offset => it.offset,
     };
     let end = start.saturating_add(bytes.len() as u64);
     if end > FILE_MAX {
         return Err(EFBIG);
     }
-    let (from, to) = (usize::try_from(start), usize::try_from(end));
-    let (Ok(from), Ok(to)) = (from, to) else { return Err(EFBIG) };
-    if data.len() < to {
-        data.resize(to, 0);
-    }
-    if let Some(place) = data.get_mut(from..to) {
-        place.copy_from_slice(bytes);
-    }
-    node.mapped = None;
+    k.mm.file_write(data, start, bytes)?;
     if at == At::Offset {
         it.offset = end;
     }

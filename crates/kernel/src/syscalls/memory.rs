@@ -2,13 +2,13 @@
 
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use super::file::file_of;
+use super::file::{as_value, file_of, install};
 use super::lock::limited_mm;
 use super::uring::map_ring;
 use super::{Call, SysResult};
 use crate::counts::CountsByScope;
 use crate::errno::{EACCES, EINVAL, ENODEV, ENOMEM, EOVERFLOW, EPERM};
-use crate::fd::Open;
+use crate::fd::{Open, OpenFile};
 use crate::kernel::Kernel;
 use crate::residence::Resident;
 use crate::uring::RingId;
@@ -74,6 +74,7 @@ where
         _ => return Err(EINVAL.into()),
     };
     let flags = MapFlags::from_bits_truncate(raw & !TYPE) | kind;
+    let flags = flags.difference(MapFlags::READONLY_FILE);
     let prot = VmProt::from_bits_truncate(c.uint::<2>());
     if offset.checked_add(c.long::<1>()).is_none() {
         return Err(EOVERFLOW.into());
@@ -83,9 +84,10 @@ where
         return map_ring(k, mm, ring, c.addr::<0>(), c.long::<1>(), offset);
     }
     let huge = flags.contains(MapFlags::HUGETLB);
-    let backing = match flags.contains(MapFlags::ANONYMOUS) {
-        true if huge => Backing::HugePages(huge_size::<P::Arch>(raw).ok_or(EINVAL)?),
-        true => Backing::Anonymous,
+    let nothing = MapFlags::empty();
+    let (backing, more) = match flags.contains(MapFlags::ANONYMOUS) {
+        true if huge => (Backing::HugePages(huge_size::<P::Arch>(raw).ok_or(EINVAL)?), nothing),
+        true => (Backing::Anonymous, nothing),
         false => backing(k, c, prot, kind, offset)?,
     };
     if let (true, Backing::File { file, .. }) = (huge, backing)
@@ -97,7 +99,7 @@ where
     if flags.contains(MapFlags::LOCKED) && !k.mm.may_lock(mm) {
         return Err(EPERM.into());
     }
-    Ok(k.mm.mmap(mm, c.addr::<0>(), c.long::<1>(), prot, flags, backing)?.get())
+    Ok(k.mm.mmap(mm, c.addr::<0>(), c.long::<1>(), prot, flags | more, backing)?.get())
 }
 
 /// The io_uring instance that is mapped, if it is one.
@@ -126,17 +128,14 @@ pub(super) fn huge_size<A: Arch>(flags: u64) -> Option<HugeSize> {
     }
 }
 
-/// What a file that is mapped shows. A file of the tmpfs is mapped as it is now: writes to it
-/// later make a new mapped file.
-// FIDELITY: mmap-coherence — a mapping of a tmpfs file and the file itself do not see each
-// other's later changes.
+/// What a file that is mapped shows, and what that adds to the flags.
 fn backing<P: Platform>(
-    k: &mut Kernel<P>,
+    k: &Kernel<P>,
     c: &Call<'_, P::Sink>,
     prot: VmProt,
     kind: MapFlags,
     offset: u64,
-) -> Result<Backing, Errno>
+) -> Result<(Backing, MapFlags), Errno>
 where
     P::Sink: CountsByScope,
 {
@@ -146,21 +145,52 @@ where
     if !it.readable() || shared_write && !it.writable() {
         return Err(EACCES);
     }
-    let (open, path) = (it.open, it.path.clone());
-    match open {
-        Open::Device(Device::Zero) => Ok(Backing::ZeroDevice),
-        Open::Inode(inode) => {
-            let node = k.vfs.inode_mut(inode)?;
-            let Kind::File(data) = &node.kind else { return Err(ENODEV) };
-            let file = match node.mapped {
-                Some(file) => file,
-                None => k.mm.file_create(&path, data.clone()),
-            };
-            node.mapped = Some(file);
-            Ok(Backing::File { file, offset })
-        }
+    let more = if it.writable() { MapFlags::empty() } else { MapFlags::READONLY_FILE };
+    match it.open {
+        Open::Device(Device::Zero) => Ok((Backing::ZeroDevice, more)),
+        Open::Inode(inode) => match k.vfs.inode(inode)?.kind {
+            Kind::File(file) => Ok((Backing::File { file, offset }, more)),
+            _ => Err(ENODEV),
+        },
         _ => Err(ENODEV),
     }
+}
+
+/// A file that only its descriptors and mappings know. Source: Linux mm/memfd.c.
+pub(super) fn memfd_create<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink>) -> SysResult
+where
+    P::Sink: CountsByScope,
+{
+    const CLOEXEC: u64 = 1;
+    const ALLOW_SEALING: u64 = 2;
+    const HUGETLB: u64 = 4;
+    const NOEXEC_SEAL: u64 = 8;
+    const EXEC: u64 = 16;
+    const HUGE_SIZE: u64 = 0x3f << 26;
+    const NAME_MAX: usize = 249;
+    const O_RDWR: u32 = 2;
+    let flags = u64::from(c.uint::<1>());
+    let huge = flags & HUGETLB != 0;
+    let known = CLOEXEC | ALLOW_SEALING | HUGETLB | NOEXEC_SEAL | EXEC;
+    let known = if huge { known | HUGE_SIZE } else { known };
+    if flags & !known != 0 || flags & (NOEXEC_SEAL | EXEC) == NOEXEC_SEAL | EXEC {
+        return Err(EINVAL.into());
+    }
+    let name = k.read_string(c.task, c.addr::<0>())?;
+    if name.len() > NAME_MAX {
+        return Err(EINVAL.into());
+    }
+    let path = format!("/memfd:{} (deleted)", String::from_utf8_lossy(&name));
+    let file = match huge {
+        true => {
+            let size = huge_size::<P::Arch>(flags).ok_or(ENODEV)?;
+            k.mm.hugetlb_file_create(&path, size, 0)
+        }
+        false => k.mm.shmem_file_create(&path, Vec::new()),
+    };
+    let inode = k.vfs.create_nameless(Kind::File(file), 0o777);
+    let open = OpenFile::new(Open::Inode(inode), O_RDWR, path);
+    Ok(as_value(install(k, c.task, open, flags & CLOEXEC != 0)?))
 }
 
 pub(super) fn munmap<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink>) -> SysResult

@@ -257,7 +257,8 @@ syscalls! {
     chdir Full, path::chdir;
     // Memory.
     brk Full, memory::brk;
-    mmap Partial("shared file mappings are not written back"), memory::mmap;
+    mmap Partial("files of the tmpfs and memfd, /dev/zero, huge pages; nothing is locked"), memory::mmap;
+    memfd_create Partial("seals are not enforced"), memory::memfd_create;
     munmap Full, memory::munmap;
     mprotect Full, memory::mprotect;
     mremap Full, memory::mremap;

@@ -153,12 +153,9 @@ where
     if let Open::Inode(inode) = open
         && flags & O_TRUNC != 0
         && writes
+        && let Kind::File(data) = k.vfs.inode(inode)?.kind
     {
-        let node = k.vfs.inode_mut(inode)?;
-        if let Kind::File(data) = &mut node.kind {
-            data.clear();
-            node.mapped = None;
-        }
+        k.mm.file_truncate(data, 0)?;
     }
     let status = flags & (3 | O_APPEND | O_NONBLOCK);
     let file = OpenFile::new(open, status, absolute("/", &path));
@@ -179,7 +176,14 @@ where
     }
     let (dir, name) = parent(k, task, path)?;
     let mode = mode & !k.process_of(task).umask;
-    Ok(Node::Inode(k.vfs.create(dir, name, Kind::File(Vec::new()), mode)?))
+    let file = k.mm.shmem_file_create(&absolute("/", path), Vec::new());
+    match k.vfs.create(dir, name, Kind::File(file), mode) {
+        Ok(inode) => Ok(Node::Inode(inode)),
+        Err(error) => {
+            k.mm.file_put(file);
+            Err(error)
+        }
+    }
 }
 
 fn open_node<P: Platform>(
@@ -344,6 +348,11 @@ where
     }
     let (dir, name) = parent(k, task, &path)?;
     k.vfs.remove(dir, name)?;
+    if let Kind::File(file) = k.vfs.inode(inode)?.kind {
+        let name = format!("{} (deleted)", k.mm.file_name(file));
+        k.mm.file_rename(file, &name);
+    }
+    k.collect_inode(inode);
     Ok(0)
 }
 

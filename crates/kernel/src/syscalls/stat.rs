@@ -121,7 +121,7 @@ fn of_node<P: Platform>(k: &Kernel<P>, node: Node) -> Result<Stat, Errno> {
     let it = k.vfs.inode(inode)?;
     let (kind, size, rdev_minor) = match &it.kind {
         Kind::Dir(_) => (S_IFDIR, 0, 0),
-        Kind::File(data) => (S_IFREG, data.len() as u64, 0),
+        Kind::File(data) => (S_IFREG, k.mm.file_len(*data), 0),
         Kind::Symlink(target) => (S_IFLNK, target.len() as u64, 0),
         Kind::Pseudo(_) => (S_IFREG, 4096, 0),
         Kind::Device(device) => (S_IFCHR, 0, minor(*device)),

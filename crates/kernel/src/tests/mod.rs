@@ -8,6 +8,7 @@ mod load;
 mod memory;
 mod mm_calls;
 mod processes;
+mod shared;
 mod signals;
 
 use crate::elf::tests::elf;

@@ -131,7 +131,8 @@ pub trait PseudoFile<P: Platform>: Debug + Send + Sync {
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Dir(BTreeMap<String, InodeId>),
-    File(Vec<u8>),
+    /// A regular file: its contents are `mm`'s page cache.
+    File(FileId),
     Symlink(String),
     Device(Device),
     Pseudo(PseudoId),
@@ -142,8 +143,6 @@ pub(crate) struct Inode {
     pub(crate) kind: Kind,
     /// Permission bits.
     pub(crate) mode: u32,
-    /// The file as `mm` maps it, made at the first mmap of these contents.
-    pub(crate) mapped: Option<FileId>,
 }
 
 /// Where a path leads.
@@ -182,7 +181,7 @@ pub(crate) fn build<P: Platform>() -> (Vfs, Vec<Arc<dyn PseudoFile<P>>>)
 where
     P::Sink: CountsByScope,
 {
-    let root = Inode { kind: Kind::Dir(BTreeMap::new()), mode: 0o755, mapped: None };
+    let root = Inode { kind: Kind::Dir(BTreeMap::new()), mode: 0o755 };
     let mut vfs = Vfs {
         inodes: BTreeMap::from([(InodeId::ROOT, root)]),
         next: InodeId::ROOT.0 + 1,
@@ -260,16 +259,35 @@ impl Vfs {
         if self.dir(dir)?.contains_key(name) {
             return Err(EEXIST);
         }
-        let id = InodeId(self.next);
-        self.next = self.next.wrapping_add(1);
-        self.inodes.insert(id, Inode { kind, mode: mode & 0o7777, mapped: None });
+        let id = self.create_nameless(kind, mode);
         self.dir_mut(dir)?.insert(name.to_owned(), id);
         Ok(id)
     }
 
+    /// A new inode that no directory knows.
+    pub(crate) fn create_nameless(&mut self, kind: Kind, mode: u32) -> InodeId {
+        let id = InodeId(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.inodes.insert(id, Inode { kind, mode: mode & 0o7777 });
+        id
+    }
+
     /// Takes a name out of a directory. The inode stays: open files may refer to it.
-    pub(crate) fn remove(&mut self, dir: InodeId, name: &str) -> Result<(), Errno> {
-        self.dir_mut(dir)?.remove(name).map(|_| ()).ok_or(ENOENT)
+    pub(crate) fn remove(&mut self, dir: InodeId, name: &str) -> Result<InodeId, Errno> {
+        self.dir_mut(dir)?.remove(name).ok_or(ENOENT)
+    }
+
+    /// Whether some directory knows the inode.
+    pub(crate) fn is_linked(&self, inode: InodeId) -> bool {
+        self.inodes.values().any(|it| match &it.kind {
+            Kind::Dir(entries) => entries.values().any(|&entry| entry == inode),
+            _ => false,
+        })
+    }
+
+    /// Forgets an inode that nobody can reach any more.
+    pub(crate) fn forget(&mut self, inode: InodeId) -> Option<Inode> {
+        self.inodes.remove(&inode)
     }
 
     fn make_dirs(&mut self, path: &str) -> InodeId {

@@ -9,7 +9,7 @@ use crate::errno::{EINVAL, ESRCH};
 use crate::kernel::Kernel;
 use crate::residence::{Mapped, Resident};
 use crate::task::{Process, ProcessId};
-use arch::{Arch, MmId, Platform};
+use arch::{Arch, MmId, Platform, Softleaf};
 use mm::{Errno, VmFlags, Vma};
 use units::{PAGE_SIZE, VirtAddr};
 
@@ -47,6 +47,7 @@ pub(super) fn sizes<P: Platform>(kernel: &Kernel<P>, process: &Process) -> Sizes
 /// One line of `maps`, without its newline.
 fn line<P: Platform>(kernel: &Kernel<P>, vma: &Vma) -> String {
     let flag = |flag, yes, no| if vma.flags.contains(flag) { yes } else { no };
+    let path = vma.file.is_some_and(|file| kernel.mm.file_name(file).starts_with('/'));
     let mut line = format!(
         "{:08x}-{:08x} {}{}{}{} {:08x} 00:00 {} ",
         vma.start.get(),
@@ -55,8 +56,8 @@ fn line<P: Platform>(kernel: &Kernel<P>, vma: &Vma) -> String {
         flag(VmFlags::WRITE, 'w', '-'),
         flag(VmFlags::EXEC, 'x', '-'),
         flag(VmFlags::MAYSHARE, 's', 'p'),
-        vma.file.map_or(0, |_| vma.pgoff.saturating_mul(4096)),
-        u8::from(vma.file.is_some()),
+        if path { vma.pgoff.saturating_mul(4096) } else { 0 },
+        u8::from(path),
     );
     let name = match vma.file {
         Some(file) => kernel.mm.file_name(file),
@@ -143,14 +144,14 @@ fn smap<P: Platform>(kernel: &Kernel<P>, vma: &Vma) -> Smap {
         match kernel.resident(vma.mm, va) {
             Resident::Page(page) => sum.add(kernel, page),
             Resident::Swap { .. } => sum.swap += 1,
-            Resident::No => {}
+            Resident::No | Resident::Marker(_) => {}
         }
         va = va.wrapping_add(PAGE_SIZE);
     }
     sum
 }
 
-// FIDELITY: smaps-fields — THPeligible is missing; shmem is 0; a swapped page
+// FIDELITY: smaps-fields — THPeligible is missing; a swapped page
 // counts whole in SwapPss.
 pub(super) fn smaps<P: Platform>(kernel: &Kernel<P>, process: &Process) -> String {
     let Some(mm) = process.mm else { return String::new() };
@@ -342,6 +343,8 @@ fn pagemap<P: Platform>(
 fn pagemap_entry<P: Platform>(kernel: &Kernel<P>, mm: MmId, va: VirtAddr) -> u64 {
     const SOFT_DIRTY: u64 = 1 << 55;
     const EXCLUSIVE: u64 = 1 << 56;
+    const UFFD_WP: u64 = 1 << 57;
+    const GUARD: u64 = 1 << 58;
     const FILE: u64 = 1 << 61;
     const SWAPPED: u64 = 1 << 62;
     const PRESENT: u64 = 1 << 63;
@@ -350,16 +353,30 @@ fn pagemap_entry<P: Platform>(kernel: &Kernel<P>, mm: MmId, va: VirtAddr) -> u64
     let new = flag(vma.is_some_and(|vma| vma.flags.contains(VmFlags::SOFTDIRTY)), SOFT_DIRTY);
     new | match kernel.resident(mm, va) {
         Resident::No => 0,
-        Resident::Swap { device, slot, soft_dirty } => {
-            SWAPPED | u64::from(device) | slot << 5 | flag(soft_dirty, SOFT_DIRTY)
+        Resident::Marker(leaf) => {
+            SWAPPED
+                | u64::from(leaf.ty)
+                | leaf.offset << 5
+                | flag(leaf.offset & Softleaf::MARKER_UFFD_WP != 0, UFFD_WP)
+                | flag(leaf.offset & Softleaf::MARKER_GUARD != 0, GUARD)
+        }
+        Resident::Swap { device, slot, soft_dirty, uffd_wp } => {
+            SWAPPED
+                | u64::from(device)
+                | slot << 5
+                | flag(soft_dirty, SOFT_DIRTY)
+                | flag(uffd_wp, UFFD_WP)
         }
         Resident::Page(page) => {
-            let anon = kernel.is_anon(page.pfn);
+            let file = !page.special && !kernel.is_anon(page.pfn);
+            // Mapped once, in whatever address space; the zero page is nobody's.
+            let once = !page.special && kernel.mapcount(page.pfn) == 1;
             PRESENT
                 | page.pfn.get()
                 | flag(page.soft_dirty, SOFT_DIRTY)
-                | flag(anon && kernel.is_exclusive(page.pfn), EXCLUSIVE)
-                | flag(!anon && !page.special, FILE)
+                | flag(page.uffd_wp, UFFD_WP)
+                | flag(once, EXCLUSIVE)
+                | flag(file, FILE)
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::task::ProcessId;
 use arch::Platform;
 use mm::{Errno, Thp, ThpDefrag, ThpGlobal, ThpSize};
 use std::sync::Arc;
-use units::{Order, PMD_SIZE};
+use units::{Order, PAGE_SIZE, PMD_SIZE};
 
 pub(super) type Table<P> = Vec<(String, Arc<dyn PseudoFile<P>>)>;
 
@@ -30,6 +30,7 @@ where
     let mut table: Table<P> = vec![
         ("/sys/kernel/debug/mm_events".to_owned(), Arc::new(MmEventsFile)),
         ("/sys/kernel/debug/gup_test".to_owned(), Arc::new(GupTestFile)),
+        ("/sys/kernel/debug/fault_around_bytes".to_owned(), Arc::new(FaultAround)),
         ("/dev/kmsg".to_owned(), Arc::new(Text(|k: &Kernel<P>| k.log.kmsg()))),
         (format!("{THP}/enabled"), Arc::new(Enabled)),
         (format!("{THP}/defrag"), Arc::new(Defrag)),
@@ -240,6 +241,25 @@ impl<P: Platform> PseudoFile<P> for UseZeroPage {
             Some(1) => true,
             _ => return Err(EINVAL),
         };
+        Ok(())
+    }
+}
+
+/// `fault_around_bytes`. Source: Linux mm/memory.c `fault_around_bytes_set()`.
+#[derive(Debug)]
+struct FaultAround;
+
+impl<P: Platform> PseudoFile<P> for FaultAround {
+    fn mode(&self) -> u32 {
+        0o644
+    }
+    fn read(&self, kernel: &mut Kernel<P>, _: ProcessId) -> Result<Vec<u8>, Errno> {
+        Ok(format!("{}\n", kernel.mm.fault_around_bytes).into_bytes())
+    }
+    fn write(&self, kernel: &mut Kernel<P>, _: ProcessId, data: &[u8]) -> Result<(), Errno> {
+        let bytes = number(data).filter(|&bytes| bytes <= PMD_SIZE).ok_or(EINVAL)?;
+        let power = bytes.checked_ilog2().map_or(0, |log| 1 << log);
+        kernel.mm.fault_around_bytes = PAGE_SIZE.max(power);
         Ok(())
     }
 }

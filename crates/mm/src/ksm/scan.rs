@@ -184,6 +184,7 @@ fn get_next_rmap_item<P: Platform>(mm: &mut Mm<P>, address: VirtAddr) -> RmapId 
         age: 0,
         remaining_skips: 0,
         place: Place::Nowhere,
+        position: 0,
     }));
     mm.ksm.slots[slot].items.insert(address, item);
     mm.ksm.stats.rmap_items += 1;

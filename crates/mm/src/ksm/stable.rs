@@ -11,6 +11,7 @@ use arch::Platform;
 use events::Event;
 use phys::PageFlags;
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use units::{Order, Pfn, VirtAddr};
 
 /// Whether chains are looked through for pages that are gone (`chain_prune()` or `chain()`).
@@ -35,7 +36,7 @@ impl Ksm {
         StableId(self.nodes.insert(StableNode { kind, kpfn, items: Vec::new() }))
     }
 
-    fn dups_mut(&mut self, chain: StableId) -> &mut Vec<StableId> {
+    fn dups_mut(&mut self, chain: StableId) -> &mut VecDeque<StableId> {
         match &mut self[chain].kind {
             NodeKind::Chain { dups, .. } => dups,
             NodeKind::Single | NodeKind::Dup(_) => panic!("{chain:?} is no chain"),
@@ -45,13 +46,13 @@ impl Ksm {
     /// `stable_node_chain_add_dup()`.
     fn chain_add_dup(&mut self, chain: StableId, dup: StableId) {
         self[dup].kind = NodeKind::Dup(chain);
-        self.dups_mut(chain).insert(0, dup);
+        self.dups_mut(chain).push_front(dup);
         self.stats.stable_node_dups += 1;
     }
 
     /// `alloc_stable_node_chain()`: a chain in the place of its first page.
     fn new_chain(&mut self, first: StableId) -> StableId {
-        let kind = NodeKind::Chain { dups: Vec::new(), pruned_ns: self.now_ns };
+        let kind = NodeKind::Chain { dups: VecDeque::new(), pruned_ns: self.now_ns };
         let chain = self.new_node(kind, Pfn::new(0));
         self.stats.stable_node_chains += 1;
         self.stable.replace(first.0, chain.0);
@@ -65,6 +66,17 @@ impl Ksm {
         self.stable.erase(chain.0);
         self.stats.stable_node_chains -= 1;
         self.nodes.remove(chain.0);
+    }
+
+    /// Takes an item off the list of its node.
+    fn unlist(&mut self, id: StableId, item: RmapId) {
+        let position = self[item].position;
+        let items = &mut self[id].items;
+        debug_assert_eq!(items[position as usize], item);
+        items.swap_remove(position as usize);
+        if let Some(&moved) = items.get(position as usize) {
+            self[moved].position = position;
+        }
     }
 
     /// Every page of the tree, for the end of everything and for `validate()`.
@@ -164,7 +176,7 @@ pub(super) fn remove_rmap_item_from_tree<P: Platform>(mm: &mut Mm<P>, item: Rmap
         Place::Stable(node) => {
             let Some(folio) = ksm_get_folio(mm, node) else { return };
             mm.folio_put_refs(folio, 1);
-            mm.ksm[node].items.retain(|&it| it != item);
+            mm.ksm.unlist(node, item);
             forget_sharer(mm, node, item);
         }
     }
@@ -185,7 +197,8 @@ fn stable_node_chain<P: Platform>(
     let prune = prune == Prune::Yes && prune_is_due(&mut mm.ksm, id);
     let mut found: Option<(StableId, Folio)> = None;
     let mut nr = 0;
-    for dup in mm.ksm.dups_mut(id).clone() {
+    // One that is gone leaves the list, and the next is at its position.
+    while let Some(&dup) = mm.ksm.dups_mut(id).get(nr) {
         let Some(folio) = ksm_get_folio(mm, dup) else { continue };
         nr += 1;
         if found.is_some_and(|(best, _)| !is_better(&mm.ksm, dup, best)) {
@@ -215,8 +228,10 @@ fn stable_node_chain<P: Platform>(
     } else if ksm.is_page_sharing_candidate(dup, 1) {
         // The next search is to find it at once.
         let dups = ksm.dups_mut(id);
-        dups.retain(|&other| other != dup);
-        dups.insert(0, dup);
+        if dups.front() != Some(&dup) {
+            dups.retain(|&other| other != dup);
+            dups.push_front(dup);
+        }
     }
     Some((dup, folio))
 }
@@ -314,6 +329,7 @@ pub(super) fn stable_tree_append<P: Platform>(mm: &mut Mm<P>, item: RmapId, node
         true => ksm.stats.pages_shared += 1,
         false => ksm.stats.pages_sharing += 1,
     }
+    ksm[item].position = ksm[node].items.len() as u32;
     ksm[node].items.push(item);
     ksm[item].place = Place::Stable(node);
     let owner = ksm[item].mm;

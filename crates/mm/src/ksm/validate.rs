@@ -37,8 +37,11 @@ impl<P: Platform> Mm<P> {
             }
             let n = node.items.len() as u64;
             (now.shared, now.sharing) = (now.shared + n.min(1), now.sharing + n.saturating_sub(1));
-            let placed = |item: &RmapId| ksm[*item].place == Place::Stable(StableId(id));
-            if !node.items.iter().all(placed) {
+            let placed = |(at, item): (u32, &RmapId)| {
+                let item = &ksm[*item];
+                item.place == Place::Stable(StableId(id)) && item.position == at
+            };
+            if !(0..).zip(&node.items).all(placed) {
                 wrong.push(format!("stable node {id} lists an item that is not in it"));
             }
         }

@@ -2,6 +2,7 @@
 
 use super::Explanation;
 use crate::resolve::kernel;
+use crate::workload::only_folios_of;
 use crate::{
     Override, Program, RunRequest, Silent, ThpSetting, kernel_fields, parse_set, parse_thp, status,
 };
@@ -11,18 +12,24 @@ use sha2::{Digest, Sha256};
 use units::ArchId;
 
 /// A change that is made to both runs, which are then done again.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counterfactual {
     /// Behaviours of the kernel that are switched off: `contpte`.
     pub without: Vec<String>,
     /// Fields of the kernel and of the machine.
     pub set: Vec<Override>,
+    /// Folios of this size and no other.
+    pub folio_kb: Option<u64>,
+    /// So many CPUs.
+    pub cpus: Option<u16>,
+    /// Another preset of the kernel, under the same patches.
+    pub kernel: Option<String>,
 }
 
 impl Counterfactual {
     /// Whether nothing is changed.
     pub fn is_empty(&self) -> bool {
-        self.without.is_empty() && self.set.is_empty()
+        *self == Counterfactual::default()
     }
 
     /// Does both runs of `explanation` again with the change, and explains their difference.
@@ -32,9 +39,26 @@ impl Counterfactual {
     /// this version; and as [`crate::run`].
     pub fn explain(&self, explanation: &Explanation) -> Result<Explanation, Failure> {
         let set = self.overrides()?;
-        let again = |run: &RunReport| crate::run(&request(run, &set)?, &mut Silent);
+        let again = |run: &RunReport| {
+            let mut request = request(run, &set)?;
+            self.change(&mut request);
+            crate::run(&request, &mut Silent)
+        };
         let (a, b) = (again(&explanation.a.run)?, again(&explanation.b.run)?);
         Explanation::new(a, b, explanation.only.as_deref())
+    }
+
+    fn change(&self, request: &mut RunRequest) {
+        if let Some(kib) = self.folio_kb {
+            request.thp = vec![only_folios_of(kib)];
+        }
+        if let Some(cpus) = self.cpus {
+            request.cpus = Some(cpus);
+        }
+        if let Some(preset) = &self.kernel {
+            let patches = request.kernel.find(['+', '-']).map_or("", |at| &request.kernel[at..]);
+            request.kernel = format!("{preset}{patches}");
+        }
     }
 
     fn overrides(&self) -> Result<Vec<Override>, Failure> {
@@ -58,6 +82,9 @@ impl Counterfactual {
         let mut changes: Vec<String> =
             self.without.iter().map(|f| format!("without {f}")).collect();
         changes.extend(self.set.iter().map(|o| format!("with {}={}", o.key, o.value)));
+        changes.extend(self.folio_kb.map(|kb| format!("with folios of {kb} kB")));
+        changes.extend(self.cpus.map(|cpus| format!("with {cpus} CPUs")));
+        changes.extend(self.kernel.as_ref().map(|kernel| format!("on {kernel}")));
         let saved = |e: &Explanation| match e.saved().get() {
             ps if ps < 0 => format!("costs {}", Picos::new(-ps)),
             ps => format!("saves {}", Picos::new(ps)),
