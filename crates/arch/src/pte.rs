@@ -187,6 +187,8 @@ pub trait PteFormat: Sized {
     fn pte_swp_soft_dirty(pte: Pte<Self>) -> bool;
     /// `pte_swp_mksoft_dirty`.
     fn pte_swp_mksoft_dirty(pte: Pte<Self>) -> Pte<Self>;
+    /// `pte_swp_clear_soft_dirty`.
+    fn pte_swp_clear_soft_dirty(pte: Pte<Self>) -> Pte<Self>;
     /// `pte_swp_uffd_wp`.
     fn pte_swp_uffd_wp(pte: Pte<Self>) -> bool;
     /// `pte_swp_mkuffd_wp`.
@@ -258,6 +260,8 @@ forward! { Pte:
     is_swp_soft_dirty => pte_swp_soft_dirty() -> bool;
     /// `pte_swp_mksoft_dirty`.
     swp_mksoft_dirty => pte_swp_mksoft_dirty() -> Pte<A>;
+    /// `pte_swp_clear_soft_dirty`.
+    swp_clear_soft_dirty => pte_swp_clear_soft_dirty() -> Pte<A>;
     /// `pte_swp_uffd_wp`.
     is_swp_uffd_wp => pte_swp_uffd_wp() -> bool;
     /// `pte_swp_mkuffd_wp`.
@@ -317,6 +321,8 @@ pub trait PmdFormat: Sized {
     fn pmd_mkclean(pmd: Pmd<Self>) -> Pmd<Self>;
     /// `pmd_mksoft_dirty`.
     fn pmd_mksoft_dirty(pmd: Pmd<Self>) -> Pmd<Self>;
+    /// `pmd_clear_soft_dirty`.
+    fn pmd_clear_soft_dirty(pmd: Pmd<Self>) -> Pmd<Self>;
     /// `pmd_mkwrite`.
     fn pmd_mkwrite(pmd: Pmd<Self>) -> Pmd<Self>;
     /// `pmd_wrprotect`.
@@ -362,6 +368,8 @@ forward! { Pmd:
     mkclean => pmd_mkclean() -> Pmd<A>;
     /// `pmd_mksoft_dirty`.
     mksoft_dirty => pmd_mksoft_dirty() -> Pmd<A>;
+    /// `pmd_clear_soft_dirty`.
+    clear_soft_dirty => pmd_clear_soft_dirty() -> Pmd<A>;
     /// `pmd_mkwrite`.
     mkwrite => pmd_mkwrite() -> Pmd<A>;
     /// `pmd_wrprotect`.

@@ -68,6 +68,8 @@ ops! {
     FolioReferencedOne "folio_referenced_one" Referenced FnFolioReferencedOne;
     TryToMigrateOne "try_to_migrate_one" Migrate FnTryToMigrateOne;
     SplitHugePmdLocked "__split_huge_pmd_locked" SplitPmd FnUnderSplitHugePmdLocked;
+    HpageCollapseScanPmd "hpage_collapse_scan_pmd" Keep Silent;
+    CollapseHugePage "collapse_huge_page" Keep Silent;
     SplitFolio "split_folio" Keep Silent;
     RemoveMigrationPte "remove_migration_pte" Keep Silent;
     ZapPteRange "zap_pte_range" Keep Silent;

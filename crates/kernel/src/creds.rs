@@ -7,6 +7,10 @@ pub(crate) enum Cap {
     SetGid = 6,
     /// Setting user ids at will.
     SetUid = 7,
+    /// Locking memory beyond RLIMIT_MEMLOCK.
+    IpcLock = 14,
+    /// Mapping the lowest addresses.
+    SysRawio = 17,
     /// Raising hard limits.
     SysResource = 24,
 }
@@ -18,7 +22,7 @@ impl Cap {
 }
 
 /// Every capability of Linux 6.12.
-const ALL: u64 = (1 << 41) - 1;
+pub(crate) const ALL: u64 = (1 << 41) - 1;
 
 /// Three sets of capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,8 @@ errnos! {
     ENOENT 2;
     ESRCH 3;
     EINTR 4;
+    EIO 5;
+    ENXIO 6;
     E2BIG 7;
     EBADF 9;
     ECHILD 10;
@@ -40,7 +42,9 @@ errnos! {
     ENOTEMPTY 39;
     ELOOP 40;
     EOVERFLOW 75;
+    EPROTONOSUPPORT 93;
     EOPNOTSUPP 95;
+    EAFNOSUPPORT 97;
     ETIMEDOUT 110;
 }
 

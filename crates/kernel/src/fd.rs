@@ -3,6 +3,7 @@
 use crate::errno::{EBADF, EMFILE};
 use crate::pipe::PipeId;
 use crate::task::ProcessId;
+use crate::uring::RingId;
 use crate::vfs::{Device, InodeId, PseudoId};
 use mm::Errno;
 use std::collections::BTreeMap;
@@ -30,6 +31,12 @@ pub(crate) enum Open {
     PipeRead(PipeId),
     /// The writing end of a pipe.
     PipeWrite(PipeId),
+    /// One of a pair of connected sockets: what it reads from, and writes to.
+    Socket(PipeId, PipeId),
+    /// An io_uring instance.
+    IoUring(RingId),
+    /// A process.
+    Pidfd(ProcessId),
 }
 
 #[derive(Clone, Debug)]

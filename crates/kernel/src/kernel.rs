@@ -8,7 +8,7 @@ use crate::fd::{Fd, FdTable, FileRef, Open, OpenFile, OpenFiles};
 use crate::futex::{FutexKey, Futexes};
 use crate::host::{Host, Stream};
 use crate::log::Log;
-use crate::pipe::Pipes;
+use crate::pipe::{PipeId, Pipes};
 use crate::regs::UserRegs;
 use crate::rng::Rng;
 use crate::sched::{CpuMask, Sched};
@@ -17,6 +17,7 @@ use crate::syscalls::{self, Call, Stop};
 use crate::task::{
     ExitStatus, MmLayout, Process, ProcessId, Resume, Rlimits, Task, TaskId, TaskState, Wait,
 };
+use crate::uring::Urings;
 use crate::vdso;
 use crate::vfs::{Follow, InodeId, Kind, MmEvents, Node, PseudoFile, Vfs, absolute};
 use arch::{Arch, MmId, Platform};
@@ -100,6 +101,7 @@ pub struct Kernel<P: Platform> {
     pub(crate) sched: Sched,
     pub(crate) futexes: Futexes,
     pub(crate) pipes: Pipes,
+    pub(crate) urings: Urings,
     pub(crate) files: OpenFiles,
     pub(crate) vfs: Vfs,
     pub(crate) vdso: Option<vdso::Parts>,
@@ -108,6 +110,8 @@ pub struct Kernel<P: Platform> {
     pub(crate) log: Log,
     /// What `PIN_LONGTERM_TEST_START` pinned.
     pub(crate) pin_longterm_test: Option<Vec<Pfn>>,
+    /// Until when khugepaged sleeps.
+    khugepaged_sleeps_until_ns: u64,
     /// Until when ksmd sleeps.
     ksmd_sleeps_until_ns: u64,
     /// Index into the table, by system call number of this architecture.
@@ -154,6 +158,7 @@ where
             sched: Sched::new(cpus),
             futexes: Futexes::default(),
             pipes: Pipes::default(),
+            urings: Urings::default(),
             files: OpenFiles::default(),
             vfs,
             vdso: None,
@@ -161,6 +166,7 @@ where
             events: MmEvents::default(),
             log: Log::default(),
             pin_longterm_test: None,
+            khugepaged_sleeps_until_ns: 10_000_000_000,
             ksmd_sleeps_until_ns: 0,
             handlers: syscalls::index(P::Arch::ID),
             unknown: BTreeMap::new(),
@@ -244,11 +250,15 @@ where
 
     /// The next point in virtual time at which a wait ends by itself.
     pub fn next_deadline(&self) -> Option<u64> {
-        self.tasks.values().filter(|t| t.wait.is_some()).filter_map(|t| t.deadline).min()
+        let waits = self.tasks.values().filter(|t| t.wait.is_some()).filter_map(|t| t.deadline);
+        let timers = self.processes.values().filter_map(|p| Some(p.itimer?.at));
+        waits.chain(timers).min()
     }
 
     /// Ends the waits whose time has come; says whether there were any.
     pub fn wake_expired(&mut self, now_ns: u64) -> bool {
+        self.fire_timers(now_ns);
+        self.run_khugepaged(now_ns);
         let due = |t: &&Task| t.wait.is_some() && t.deadline.is_some_and(|at| at <= now_ns);
         let expired: Vec<TaskId> = self.tasks.values().filter(due).map(|t| t.id).collect();
         let any = !expired.is_empty();
@@ -261,6 +271,47 @@ where
             self.wake(task, Resume::Return(value));
         }
         any
+    }
+
+    /// Gives khugepaged its turn if it has slept long enough: a kernel thread of CPU 0.
+    /// Source: Linux mm/khugepaged.c `khugepaged()`.
+    //
+    // FIDELITY: khugepaged-turn — it runs between the quanta of others, and catches up with at most
+    // a few of the turns that it would have had while nobody ran.
+    fn run_khugepaged(&mut self, now_ns: u64) {
+        const TURNS: u64 = 8;
+        if !self.mm.khugepaged_runs() {
+            return;
+        }
+        let sleep = self.mm.khugepaged.scan_sleep_millisecs.saturating_mul(1_000_000).max(1);
+        let Some(due) = now_ns.checked_sub(self.khugepaged_sleeps_until_ns) else { return };
+        self.khugepaged_sleeps_until_ns = now_ns.saturating_add(sleep);
+        self.mm.pt.cpu = CpuId::new(0);
+        self.events.attribute_to_nobody(&self.mm.pt.sink);
+        self.mm.pt.sink.begin("khugepaged");
+        for _ in 0..(due / sleep).clamp(1, TURNS) {
+            self.mm.khugepaged_do_scan();
+        }
+        self.mm.pt.sink.end();
+    }
+
+    /// Ends the sleep of khugepaged.
+    pub(crate) fn wake_khugepaged(&mut self) {
+        self.khugepaged_sleeps_until_ns = 0;
+    }
+
+    /// Sends SIGALRM to processes whose timer is due. Source: Linux kernel/time/itimer.c
+    /// `it_real_fn()`.
+    fn fire_timers(&mut self, now_ns: u64) {
+        let due = |p: &&Process| p.itimer.is_some_and(|timer| timer.at <= now_ns);
+        let due: Vec<ProcessId> = self.processes.values().filter(due).map(|p| p.id).collect();
+        for id in due {
+            let Some(process) = self.processes.get_mut(&id) else { continue };
+            process.itimer = process.itimer.and_then(|timer| timer.next(now_ns));
+            let about = signal::About::Sender(ProcessId(0));
+            let info = SigInfo { signal: Signal::SIGALRM, code: signal::SI_KERNEL, about };
+            self.signal_process(id, info);
+        }
     }
 
     /// Gives `ksmd` its turn, if it is awake: a kernel thread on the CPU with the least to do.
@@ -542,6 +593,9 @@ where
                 pending: Pending::default(),
                 exit: None,
                 exit_signal: Signal::SIGCHLD.get(),
+                pgid: process,
+                sid: process,
+                itimer: None,
                 exe,
                 cmdline,
                 rlimits: Rlimits::new(STACK_LIMIT),
@@ -758,30 +812,45 @@ where
         }
     }
 
+    /// Drops a reference to each of these pages.
+    pub(crate) fn put_pages(&mut self, pages: &[Pfn]) {
+        for &page in pages {
+            self.mm.put_page(page);
+        }
+    }
+
     /// Drops a reference to an open file.
     pub(crate) fn close_file(&mut self, file: FileRef) {
-        let pipe = match self.files.release(file) {
-            Some(Open::PipeRead(pipe)) => {
-                let it = self.pipes.get(pipe);
-                it.readers = it.readers.saturating_sub(1);
-                pipe
+        match self.files.release(file) {
+            Some(Open::PipeRead(pipe)) => self.close_pipe(pipe, 1, 0),
+            Some(Open::PipeWrite(pipe)) => self.close_pipe(pipe, 0, 1),
+            Some(Open::IoUring(id)) => {
+                if let Some(ring) = self.urings.remove(id) {
+                    self.unpin_buffers(&ring.buffers);
+                }
             }
-            Some(Open::PipeWrite(pipe)) => {
-                let it = self.pipes.get(pipe);
-                it.writers = it.writers.saturating_sub(1);
-                pipe
+            Some(Open::Socket(from, to)) => {
+                self.close_pipe(from, 1, 0);
+                self.close_pipe(to, 0, 1);
             }
             Some(Open::Pseudo(id, _)) => {
                 if let Some(file) = self.pseudo.get(id.index()).cloned() {
                     file.release(self);
                 }
-                return;
             }
-            Some(Open::Inode(inode)) => return self.collect_inode(inode),
-            _ => return,
-        };
+            Some(Open::Inode(inode)) => self.collect_inode(inode),
+            _ => {}
+        }
+    }
+
+    /// So many readers and writers of a pipe are gone.
+    fn close_pipe(&mut self, pipe: PipeId, readers: u32, writers: u32) {
+        let it = self.pipes.get(pipe);
+        it.readers = it.readers.saturating_sub(readers);
+        it.writers = it.writers.saturating_sub(writers);
         self.wake_all(|_, wait| wait == Wait::Pipe(pipe) || wait == Wait::Poll);
-        self.pipes.collect(pipe);
+        let pages = self.pipes.collect(pipe);
+        self.put_pages(&pages);
     }
 
     /// Drops a file of the tmpfs that has neither a name nor a descriptor any more; mappings keep

@@ -36,6 +36,7 @@ mod syscalls;
 mod task;
 #[cfg(test)]
 mod tests;
+mod uring;
 mod user;
 mod vdso;
 mod vfs;

@@ -36,6 +36,7 @@ signals! {
     SIGKILL 9;
     SIGSEGV 11;
     SIGPIPE 13;
+    SIGALRM 14;
     SIGCHLD 17;
     SIGCONT 18;
     SIGSTOP 19;
@@ -50,7 +51,7 @@ impl Signal {
     pub const fn get(self) -> u8 {
         self.0
     }
-    const fn bit(self) -> u64 {
+    pub(crate) const fn bit(self) -> u64 {
         1 << (self.0 - 1)
     }
     /// Whether the default action is to do nothing.
@@ -161,7 +162,7 @@ pub(crate) struct Trap {
 
 pub(crate) const SI_USER: i32 = 0;
 pub(crate) const SI_TKILL: i32 = -6;
-const SI_KERNEL: i32 = 0x80;
+pub(crate) const SI_KERNEL: i32 = 0x80;
 const CLD_EXITED: i32 = 1;
 const CLD_KILLED: i32 = 2;
 

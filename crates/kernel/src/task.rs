@@ -153,6 +153,7 @@ pub(crate) struct Rlimits(pub(crate) [(u64, u64); 16]);
 impl Rlimits {
     pub(crate) const STACK: usize = 3;
     pub(crate) const NOFILE: usize = 7;
+    pub(crate) const MEMLOCK: usize = 8;
 
     /// Linux's defaults for root. Source: include/asm-generic/resource.h `INIT_RLIMITS`.
     pub(crate) fn new(stack: u64) -> Rlimits {
@@ -161,12 +162,28 @@ impl Rlimits {
         limits[4] = (0, u64::MAX); // CORE
         limits[6] = (4096, 4096); // NPROC
         limits[Rlimits::NOFILE] = (1024, 4096);
-        limits[8] = (8 << 20, 8 << 20); // MEMLOCK
+        limits[Rlimits::MEMLOCK] = (8 << 20, 8 << 20);
         limits[11] = (4096, 4096); // SIGPENDING
         limits[12] = (819_200, 819_200); // MSGQUEUE
         limits[13] = (0, 0); // NICE
         limits[14] = (0, 0); // RTPRIO
         Rlimits(limits)
+    }
+}
+
+/// A timer that sends SIGALRM: when next, and how often after that (0: never), in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Itimer {
+    pub(crate) at: u64,
+    pub(crate) interval: u64,
+}
+
+impl Itimer {
+    /// The timer once it has gone off: the next time that is still to come.
+    pub(crate) fn next(self, now_ns: u64) -> Option<Itimer> {
+        let missed = now_ns.saturating_sub(self.at).checked_div(self.interval)?;
+        let steps = missed.saturating_add(1).saturating_mul(self.interval);
+        Some(Itimer { at: self.at.saturating_add(steps), ..self })
     }
 }
 
@@ -180,6 +197,11 @@ pub(crate) struct Process {
     pub(crate) threads: Vec<TaskId>,
     pub(crate) fds: FdTable,
     pub(crate) cwd: String,
+    /// Process group and session.
+    pub(crate) pgid: ProcessId,
+    pub(crate) sid: ProcessId,
+    /// `ITIMER_REAL`.
+    pub(crate) itimer: Option<Itimer>,
     pub(crate) creds: Creds,
     pub(crate) umask: u32,
     pub(crate) actions: BTreeMap<u8, Action>,

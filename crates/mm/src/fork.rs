@@ -4,7 +4,7 @@
 use crate::errno::Errno;
 use crate::huge_memory::{self, CopyHuge};
 use crate::pte_batch::Fpb;
-use crate::vma::{VmFlags, Vma, VmaId};
+use crate::vma::{Mdwe, VmFlags, Vma, VmaId};
 use crate::{Mm, hugetlb, memory};
 use arch::{MmId, Platform, Pmdp, Pte, Ptep, SoftleafKind};
 use events::{Event, Op};
@@ -21,6 +21,10 @@ impl<P: Platform> Mm<P> {
         let from = self.mm_struct(parent).clone();
         {
             let to = self.mm_mut(child);
+            to.memlock_limit = from.memlock_limit;
+            if !from.mdwe.contains(Mdwe::NO_INHERIT) {
+                to.mdwe = from.mdwe;
+            }
             (to.start_brk, to.brk, to.mmap_base) = (from.start_brk, from.brk, from.mmap_base);
             if self.pt.kernel.fork_copies_tlb_batch {
                 let to = &mut self.mms[child.index()];
@@ -34,8 +38,9 @@ impl<P: Platform> Mm<P> {
             if vma.flags.contains(VmFlags::DONTFORK) {
                 continue;
             }
+            let flags = vma.flags - (VmFlags::LOCKED | VmFlags::LOCKONFAULT);
             // The child has no reservations of its own (hugetlb_dup_vma_private()).
-            let copy = Vma { mm: child, anon_vma: None, resv: None, ..vma };
+            let copy = Vma { mm: child, flags, anon_vma: None, resv: None, ..vma };
             let copy_id = self.insert_vma(copy);
             if vma.flags.contains(VmFlags::WIPEONFORK) {
                 continue;

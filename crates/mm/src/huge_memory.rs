@@ -6,6 +6,7 @@ use crate::folio::Folio;
 use crate::migrate::MigrationOf;
 use crate::mmu_gather::{MmuGather, Room};
 use crate::rmap::{Aborted, Exclusive};
+use crate::task_mmu::vma_soft_dirty_enabled;
 use crate::vma::{VmFlags, VmaId};
 use crate::{Mm, migrate};
 use arch::{
@@ -431,6 +432,7 @@ pub(crate) fn change_huge_pmd<P: Platform>(
         && !old.is_special()
         && mm.page_anon_exclusive(head)
         && entry.is_dirty()
+        && (!vma_soft_dirty_enabled::<P::Arch>(&vma) || entry.is_soft_dirty())
     {
         entry = entry.mkwrite();
     }

@@ -2,9 +2,9 @@
 //!
 //! One file per Linux file, functions named as there, so that a reader can hold both open:
 //! `memory` (faults, COW, zap), `fork` (copying), `gup`, `gup_test`, `mmap`, `mprotect`, `mremap`,
-//! `madvise`, `ksm`, `pagewalk`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`, `migrate`, `mmu_gather`, `page_alloc`,
-//! `filemap`, `shmem`, `hugetlb`, `debug`; ours are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and
-//! `validate`.
+//! `madvise`, `mlock`, `mseal`, `ksm`, `pagewalk`, `rmap`, `page_vma_mapped`, `vmscan`, `swap`, `huge_memory`,
+//! `khugepaged`, `migrate`, `mmu_gather`, `page_alloc`, `filemap`, `shmem`, `hugetlb`, `task_mmu`, `debug`; ours
+//! are `folio`, `vma`, `pte_batch`, `thp`, `stats`, `uaccess` and `validate`.
 //!
 //! [`Mm`] is the whole memory manager: every address space, all of RAM. Algorithms touch page
 //! tables only through [`arch::Pt`], which counts; [`Mm::enter`] attributes what is counted to
@@ -23,14 +23,17 @@ mod gup;
 mod gup_test;
 mod huge_memory;
 mod hugetlb;
+mod khugepaged;
 mod ksm;
 mod madvise;
 mod memory;
 mod migrate;
+mod mlock;
 mod mmap;
 mod mmu_gather;
 mod mprotect;
 mod mremap;
+mod mseal;
 mod page_alloc;
 mod page_vma_mapped;
 mod pagewalk;
@@ -39,6 +42,7 @@ mod rmap;
 mod shmem;
 mod stats;
 mod swap;
+mod task_mmu;
 mod thp;
 mod uaccess;
 mod validate;
@@ -52,16 +56,19 @@ pub use folio::Folio;
 pub use gup::Foll;
 pub use gup_test::{GupTest, GupTestCommand, GupTestPages};
 pub use hugetlb::{HugePool, ResvId};
+pub use khugepaged::Khugepaged;
 pub use ksm::{Ksm, KsmKnobs, KsmRun, KsmStats, MmKsm, Switch};
 pub use madvise::advice;
 pub use memory::{Access, FaultSignal};
+pub use mlock::{Lock, Mcl};
 pub use mmap::{Backing, MapFlags};
 pub use mremap::MremapFlags;
 pub use rmap::AnonVmaId;
 pub use stats::{MemInfo, VmStat};
+pub use task_mmu::ClearRefs;
 pub use thp::{MthpStats, Size, Thp, ThpDefrag, ThpGlobal, ThpSize};
 pub use validate::Violation;
-pub use vma::{MmStruct, Rss, VmFlags, VmProt, Vma, VmaId};
+pub use vma::{Mdwe, MmStruct, Rss, VmFlags, VmProt, Vma, VmaId};
 
 use arch::{Hw, KernelConfig, Platform, Pt};
 use events::{Event, Op, Sink};
@@ -99,6 +106,8 @@ pub struct Mm<P: Platform> {
     pub pt: Pt<P>,
     /// Knobs and statistics of large folios.
     pub thp: Thp,
+    /// Knobs and progress of khugepaged.
+    pub khugepaged: Khugepaged,
     /// The window of pages that a read fault of a file maps (debugfs `fault_around_bytes`): a
     /// power of two, at least a page.
     pub fault_around_bytes: u64,
@@ -176,6 +185,7 @@ impl<P: Platform> Mm<P> {
         Ok(Mm {
             pt,
             thp: config.thp,
+            khugepaged: Khugepaged::default(),
             fault_around_bytes: FAULT_AROUND_BYTES,
             vmstat: VmStat::default(),
             ksm: Ksm::default(),

@@ -5,6 +5,7 @@ use crate::folio::Folio;
 use crate::ksm::Switch;
 use crate::mmap::page_align;
 use crate::mmu_gather::MmuGather;
+use crate::mseal::can_modify_vma_madv;
 use crate::pagewalk::{Action, Callbacks, MmWalk, MmWalkOps, Span, Step, walk_page_range};
 use crate::pte_batch::Fpb;
 use crate::vma::{VmFlags, VmaId};
@@ -25,6 +26,7 @@ pub mod advice {
     pub const WILLNEED: i32 = 3;
     pub const DONTNEED: i32 = 4;
     pub const FREE: i32 = 8;
+    pub const REMOVE: i32 = 9;
     pub const DONTFORK: i32 = 10;
     pub const DOFORK: i32 = 11;
     pub const MERGEABLE: i32 = 12;
@@ -40,6 +42,7 @@ pub mod advice {
     pub const POPULATE_READ: i32 = 22;
     pub const POPULATE_WRITE: i32 = 23;
     pub const DONTNEED_LOCKED: i32 = 24;
+    pub const COLLAPSE: i32 = 25;
 
     /// The symbolic name.
     pub fn name(advice: i32) -> Option<&'static str> {
@@ -65,6 +68,7 @@ pub mod advice {
             POPULATE_READ => "MADV_POPULATE_READ",
             POPULATE_WRITE => "MADV_POPULATE_WRITE",
             DONTNEED_LOCKED => "MADV_DONTNEED_LOCKED",
+            COLLAPSE => "MADV_COLLAPSE",
             _ => return None,
         })
     }
@@ -88,7 +92,7 @@ impl<P: Platform> Mm<P> {
     /// `madvise()`.
     ///
     /// # Errors
-    /// EINVAL for an unknown or unsuitable advice or an unaligned start, ENOMEM if the range has
+    /// EINVAL for an unknown or unsuitable advice or an unaligned start, EPERM where sealed memory would lose its contents, ENOMEM if the range has
     /// holes (what is mapped is advised all the same).
     pub fn madvise(
         &mut self,
@@ -133,6 +137,7 @@ impl<P: Platform> Mm<P> {
         advice: i32,
     ) -> Result<(), Errno> {
         let vma = *self.vma(id);
+        can_modify_vma_madv(&vma, advice)?;
         let anon_private = vma.is_anonymous() && !vma.flags.contains(VmFlags::SHARED);
         let dontneed = matches!(advice, advice::DONTNEED | advice::DONTNEED_LOCKED);
         if !vma.may_split(start) || !(dontneed || vma.may_split(end)) {
@@ -140,6 +145,7 @@ impl<P: Platform> Mm<P> {
         }
         match advice {
             advice::NORMAL | advice::RANDOM | advice::SEQUENTIAL | advice::WILLNEED => Ok(()),
+            advice::COLLAPSE => self.madvise_collapse(id, start, end),
             advice::COLD => self.madvise_cool(id, start, end, Cooling::Cold),
             advice::PAGEOUT => self.madvise_cool(id, start, end, Cooling::Pageout),
             advice::FREE => match can_madv_lru(vma.flags) && anon_private {
@@ -205,7 +211,7 @@ impl<P: Platform> Mm<P> {
     }
 
     /// Changes flags of part of a VMA, splitting and merging around it.
-    fn set_vma_flags(
+    pub(crate) fn set_vma_flags(
         &mut self,
         id: VmaId,
         start: VirtAddr,

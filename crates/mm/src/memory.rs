@@ -5,9 +5,11 @@
 use crate::errno::Errno;
 use crate::filemap::FileId;
 use crate::folio::Folio;
+use crate::gup::Foll;
 use crate::mmu_gather::{MmuGather, Room};
 use crate::pte_batch::Fpb;
 use crate::rmap::Exclusive;
+use crate::task_mmu::vma_soft_dirty_enabled;
 use crate::vma::{VmFlags, Vma, VmaId};
 use crate::{Mm, huge_memory, hugetlb};
 use arch::{
@@ -510,7 +512,11 @@ fn do_swap_map<P: Platform>(
         && vmf.access == FaultAccess::Write
     {
         pte = pte.mkdirty().mkwrite();
-    } else if sole && vmf.vma.flags.contains(VmFlags::WRITE) && !orig.is_swp_uffd_wp() {
+    } else if sole
+        && vmf.vma.flags.contains(VmFlags::WRITE)
+        && !orig.is_swp_uffd_wp()
+        && (!vma_soft_dirty_enabled::<P::Arch>(&vmf.vma) || pte.is_soft_dirty())
+    {
         pte = pte.mkwrite();
     }
     if fresh {
@@ -1222,6 +1228,70 @@ pub(crate) fn exit_mmap<P: Platform>(mm: &mut Mm<P>, id: MmId) {
     mm.pt.mm_destroy(id);
     mm.free_table(root);
     mm.mm_mut(id).pgtables = 0;
+}
+
+impl<P: Platform> Mm<P> {
+    /// Frees the private memory of a process that will never run user code again.
+    /// Source: Linux mm/oom_kill.c `__oom_reap_task_mm()`.
+    pub fn oom_reap_task_mm(&mut self, id: MmId) {
+        for vma_id in self.vmas_in(id, VirtAddr::ZERO, P::Arch::TASK_SIZE) {
+            let vma = *self.vma(vma_id);
+            let private = vma.is_anonymous() || !vma.flags.contains(VmFlags::SHARED);
+            if vma.flags.contains(VmFlags::HUGETLB) || !private {
+                continue;
+            }
+            let mut gather = MmuGather::new(id, Teardown::Partial);
+            unmap_page_range(self, &mut gather, vma_id, vma.start, vma.end, Reclaim::KeepTables);
+            gather.finish(self);
+        }
+    }
+}
+
+/// Source: Linux mm/memory.c `__access_remote_vm()`.
+fn access_remote_vm<P: Platform>(
+    mm: &mut Mm<P>,
+    id: MmId,
+    start: VirtAddr,
+    len: usize,
+    flags: Foll,
+    mut each: impl FnMut(&mut Mm<P>, PhysAddr, std::ops::Range<usize>),
+) -> usize {
+    let mut done = 0;
+    while done < len {
+        let at = start.wrapping_add(done as u64);
+        let room = (PAGE_SIZE - at.page_offset()) as usize;
+        let part = done..done + room.min(len - done);
+        let mut pages = Vec::new();
+        let got = mm.get_user_pages(id, at, 1, flags | Foll::FORCE, Some(&mut pages));
+        let (Ok(1), Some(&page)) = (got, pages.first()) else { break };
+        done = part.end;
+        each(mm, page.addr().wrapping_add(at.page_offset()), part);
+        if flags.contains(Foll::WRITE) {
+            let folio = mm.page_folio(page);
+            mm.folio_set(folio, PageFlags::DIRTY);
+        }
+        mm.put_page(page);
+    }
+    done
+}
+
+impl<P: Platform> Mm<P> {
+    /// Reads another address space as a debugger does, whatever its mappings allow; returns how
+    /// many bytes could be had.
+    pub fn read_remote_vm(&mut self, id: MmId, start: VirtAddr, into: &mut [u8]) -> usize {
+        access_remote_vm(self, id, start, into.len(), Foll::empty(), |mm, from, part| {
+            let len = part.len();
+            into[part].copy_from_slice(mm.pt.ram.slice(from, len));
+        })
+    }
+
+    /// The same for writing: private mappings get a copy of their own.
+    pub fn write_remote_vm(&mut self, id: MmId, start: VirtAddr, from: &[u8]) -> usize {
+        access_remote_vm(self, id, start, from.len(), Foll::WRITE, |mm, to, part| {
+            let bytes = &from[part];
+            mm.pt.ram.slice_mut(to, bytes.len()).copy_from_slice(bytes);
+        })
+    }
 }
 
 // ---- populate

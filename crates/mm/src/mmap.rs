@@ -6,7 +6,8 @@ use crate::errno::Errno;
 use crate::filemap::FileId;
 use crate::ksm::MmKsm;
 use crate::mmu_gather::MmuGather;
-use crate::vma::{MmStruct, Rss, VmFlags, VmProt, Vma, VmaId};
+use crate::task_mmu::has_soft_dirty;
+use crate::vma::{Mdwe, MmStruct, Rss, VmFlags, VmProt, Vma, VmaId};
 use crate::{Mm, memory};
 use arch::{Arch, HugeSize, MmId, Platform, Teardown};
 use std::collections::BTreeMap;
@@ -67,6 +68,11 @@ pub enum Backing {
     },
 }
 
+/// What MAP_DROPPABLE asks for.
+const DROPPABLE: VmFlags = VmFlags::DROPPABLE
+    .union(VmFlags::NORESERVE)
+    .union(VmFlags::WIPEONFORK)
+    .union(VmFlags::DONTDUMP);
 /// `vm.max_map_count`.
 pub(crate) const MAX_MAP_COUNT: usize = 65_530;
 /// `mmap_min_addr`.
@@ -100,6 +106,10 @@ impl<P: Platform> Mm<P> {
             mmap_base: VirtAddr::new(top - STACK_GAP).align_down(PAGE_SIZE),
             start_brk: VirtAddr::ZERO,
             brk: VirtAddr::ZERO,
+            def_flags: VmFlags::empty(),
+            memlock_limit: u64::MAX,
+            mmap_min_addr: MMAP_MIN_ADDR,
+            mdwe: Mdwe::empty(),
             rss: Rss::default(),
             hiwater_rss: 0,
             hugetlb_usage: 0,
@@ -260,7 +270,7 @@ impl<P: Platform> Mm<P> {
         };
         // What may not grow is not merged (VM_SPECIAL).
         !a.flags.contains(VmFlags::DONTEXPAND)
-            && a.flags == b.flags
+            && a.flags | VmFlags::SOFTDIRTY == b.flags | VmFlags::SOFTDIRTY
             && a.file == b.file
             && anon
             && a.end == b.start
@@ -273,6 +283,8 @@ impl<P: Platform> Mm<P> {
             self.clone_anon_vmas(high, low);
             self.vmas[low.index()].anon_vma = high_vma.anon_vma;
         }
+        let soft_dirty = high_vma.flags & VmFlags::SOFTDIRTY;
+        self.vmas[low.index()].flags |= soft_dirty;
         self.remove_vma(high);
         self.vmas[low.index()].end = high_vma.end;
         self.mm_mut(high_vma.mm).total_vm += high_vma.pages().get();
@@ -303,7 +315,8 @@ impl<P: Platform> Mm<P> {
     ///
     /// # Errors
     /// EINVAL for an unaligned or empty request or contradictory flags, EEXIST for
-    /// FIXED_NOREPLACE over something, ENOMEM when the space or the map count is exhausted.
+    /// FIXED_NOREPLACE over something, EPERM for FIXED over what is sealed, EAGAIN beyond the limit of locked
+    /// memory, EACCES where MDWE forbids it, ENOMEM when the space or the map count is exhausted.
     pub fn mmap(
         &mut self,
         mm: MmId,
@@ -326,16 +339,24 @@ impl<P: Platform> Mm<P> {
         if self.mm_struct(mm).tree.len() >= MAX_MAP_COUNT {
             return Err(Errno::ENOMEM);
         }
+        let vma = self.new_vma(mm, at, end, prot, flags, backing);
+        if !self.mlock_future_ok(mm, vma.flags, len) {
+            return Err(Errno::EAGAIN);
+        }
+        if self.map_deny_write_exec(mm, vma.flags, vma.flags) {
+            return Err(Errno::EACCES);
+        }
         if !self.vmas_in(mm, at, end).is_empty() {
+            self.can_modify(mm, at, end)?;
             self.check_split(mm, at, end)?;
             self.do_munmap(mm, at, end);
         }
         let id = self.map_new_vma(mm, (at, end), prot, flags, backing)?;
         self.ksm_add_vma(id);
         self.merge_vma(id);
-        if flags.intersects(MapFlags::POPULATE | MapFlags::LOCKED) && !prot.is_empty() {
+        if flags.contains(MapFlags::POPULATE) || vma.flags.contains(VmFlags::LOCKED) {
             // mm_populate() ignores failure.
-            let _ = memory::populate_range(self, mm, at, end, prot.contains(VmProt::WRITE));
+            let _ = self.mm_populate(mm, at, end);
         }
         Ok(at)
     }
@@ -409,7 +430,7 @@ impl<P: Platform> Mm<P> {
             if !fits(addr) {
                 return Err(Errno::ENOMEM);
             }
-            if addr.get() < MMAP_MIN_ADDR {
+            if addr.get() < self.mm_struct(mm).mmap_min_addr {
                 return Err(Errno::EPERM);
             }
             let taken = self.vmas_in(mm, addr, addr.wrapping_add(len));
@@ -454,12 +475,16 @@ impl<P: Platform> Mm<P> {
         backing: Backing,
     ) -> Vma {
         let mut flags = prot.vm_flags() | VmFlags::MAYREAD | VmFlags::MAYWRITE | VmFlags::MAYEXEC;
+        flags |= self.mm_struct(mm).def_flags;
+        if has_soft_dirty::<P::Arch>() {
+            flags |= VmFlags::SOFTDIRTY;
+        }
         for (from, to) in [
             (MapFlags::SHARED, VmFlags::SHARED | VmFlags::MAYSHARE),
             (MapFlags::GROWSDOWN, VmFlags::GROWSDOWN),
             (MapFlags::LOCKED, VmFlags::LOCKED),
             (MapFlags::NORESERVE, VmFlags::NORESERVE),
-            (MapFlags::DROPPABLE, VmFlags::DROPPABLE),
+            (MapFlags::DROPPABLE, DROPPABLE),
         ] {
             if map.contains(from) {
                 flags |= to;
@@ -485,7 +510,7 @@ impl<P: Platform> Mm<P> {
     /// `munmap()`.
     ///
     /// # Errors
-    /// EINVAL for an unaligned or empty range or one beyond user space.
+    /// EINVAL for an unaligned or empty range or one beyond user space, EPERM if any of it is sealed.
     pub fn munmap(&mut self, mm: MmId, addr: VirtAddr, len: u64) -> Result<(), Errno> {
         let top = P::Arch::TASK_SIZE;
         let len = page_align(len).filter(|&l| l > 0).ok_or(Errno::EINVAL)?;
@@ -493,9 +518,30 @@ impl<P: Platform> Mm<P> {
         if !addr.is_aligned(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
+        self.can_modify(mm, addr, end)?;
         self.check_split(mm, addr, end)?;
         self.do_munmap(mm, addr, end);
         Ok(())
+    }
+
+    /// Whether the address space refuses what would be writable and executable, or becomes
+    /// executable. Source: Linux include/linux/mman.h `map_deny_write_exec()`.
+    pub(crate) fn map_deny_write_exec(&self, mm: MmId, old: VmFlags, new: VmFlags) -> bool {
+        let refuses = self.mm_struct(mm).mdwe.contains(Mdwe::REFUSE_EXEC_GAIN);
+        refuses
+            && new.contains(VmFlags::EXEC)
+            && (new.contains(VmFlags::WRITE) || !old.contains(VmFlags::EXEC))
+    }
+
+    /// The lowest address that may be asked for by MAP_FIXED: `mmap_min_addr`, or 0 for who has
+    /// CAP_SYS_RAWIO.
+    pub fn allow_low_mappings(&mut self, mm: MmId, allow: bool) {
+        self.mm_mut(mm).mmap_min_addr = if allow { 0 } else { MMAP_MIN_ADDR };
+    }
+
+    /// Sets [`MmStruct::mdwe`].
+    pub fn set_mdwe(&mut self, mm: MmId, mdwe: Mdwe) {
+        self.mm_mut(mm).mdwe = mdwe;
     }
 
     /// `do_vmi_munmap()`, `unmap_region()`: one gather over all VMAs in the range, then their
@@ -541,6 +587,9 @@ impl<P: Platform> Mm<P> {
             return old;
         }
         if new_end < old_end {
+            if self.can_modify(mm, new_end, old_end).is_err() {
+                return old;
+            }
             self.do_munmap(mm, new_end, old_end);
         } else if new_end > old_end {
             if !self.vmas_in(mm, old_end, new_end).is_empty() {
@@ -550,8 +599,14 @@ impl<P: Platform> Mm<P> {
             let mut vma =
                 self.new_vma(mm, old_end, new_end, prot, MapFlags::PRIVATE, Backing::Anonymous);
             vma.flags |= VmFlags::HEAP;
+            if !self.mlock_future_ok(mm, vma.flags, vma.len()) {
+                return old;
+            }
             let id = self.insert_vma(vma);
             self.merge_vma(id);
+            if vma.flags.contains(VmFlags::LOCKED) {
+                let _ = self.mm_populate(mm, old_end, new_end);
+            }
         }
         self.mm_mut(mm).brk = to;
         to

@@ -3,7 +3,9 @@
 use crate::errno::Errno;
 use crate::mmap::page_align;
 use crate::mmu_gather::MmuGather;
+use crate::mseal::can_modify_vma;
 use crate::pte_batch::Fpb;
+use crate::task_mmu::vma_soft_dirty_enabled;
 use crate::vma::{VmFlags, VmProt, Vma, VmaId};
 use crate::{Mm, huge_memory, hugetlb, memory};
 use arch::{Arch, MmId, Platform, Pmdp, Pte, PteFormat, Ptep, Teardown};
@@ -16,7 +18,7 @@ impl<P: Platform> Mm<P> {
     ///
     /// # Errors
     /// EINVAL for an unaligned start, ENOMEM at the first hole, EACCES if a mapping may never
-    /// allow what is asked.
+    /// allow what is asked, EPERM at one that is sealed.
     pub fn mprotect(
         &mut self,
         mm: MmId,
@@ -45,16 +47,26 @@ impl<P: Platform> Mm<P> {
             let to = vma.end.min(end);
             // What a mapping may become stands four bits above what it is.
             let may = VmFlags::from_bits_truncate(vma.flags.bits() >> 4);
-            if !may.contains(prot.vm_flags()) {
+            let (old, new) = (vma.flags, protected(vma.flags, prot));
+            if !may.contains(prot.vm_flags()) || self.map_deny_write_exec(mm, old, new) {
                 result = Err(Errno::EACCES);
                 break;
             }
-            mprotect_fixup(self, &mut gather, id, at, to, prot);
+            result = can_modify_vma(self.vma(id));
+            if result.is_err() {
+                break;
+            }
+            mprotect_fixup(self, &mut gather, id, at, to, new);
             at = to;
         }
         gather.finish(self);
         result
     }
+}
+
+/// The flags of a mapping once it has the protection `prot`.
+fn protected(flags: VmFlags, prot: VmProt) -> VmFlags {
+    (flags - (VmFlags::READ | VmFlags::WRITE | VmFlags::EXEC)) | prot.vm_flags()
 }
 
 /// Source: Linux mm/mprotect.c `mprotect_fixup()`.
@@ -64,11 +76,9 @@ fn mprotect_fixup<P: Platform>(
     id: VmaId,
     start: VirtAddr,
     end: VirtAddr,
-    prot: VmProt,
+    flags: VmFlags,
 ) {
-    let access = VmFlags::READ | VmFlags::WRITE | VmFlags::EXEC;
     let old = *mm.vma(id);
-    let flags = (old.flags - access) | prot.vm_flags();
     if flags == old.flags {
         return;
     }
@@ -217,6 +227,9 @@ fn can_change_ptes_writable<P: Platform>(
 ) -> (bool, NrPages) {
     mm.fentry(Event::FnCanChangePteWritable);
     if pte.is_protnone() || pte.is_uffd_wp() {
+        return (false, max);
+    }
+    if vma_soft_dirty_enabled::<P::Arch>(vma) && !pte.is_soft_dirty() {
         return (false, max);
     }
     if vma.flags.contains(VmFlags::SHARED) {

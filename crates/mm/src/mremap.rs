@@ -5,6 +5,7 @@
 use crate::errno::Errno;
 use crate::ksm::Switch;
 use crate::mmap::{Backing, MAX_MAP_COUNT, MapFlags, page_align};
+use crate::mseal::can_modify_vma;
 use crate::pte_batch::Fpb;
 use crate::vma::{VmFlags, Vma, VmaId};
 use crate::{Mm, huge_memory, hugetlb, memory};
@@ -90,6 +91,7 @@ impl<P: Platform> Mm<P> {
                 return Err(Errno::EINVAL);
             }
             if new_len < old_len {
+                self.can_modify(mm, addr.wrapping_add(new_len), addr.wrapping_add(old_len))?;
                 self.do_munmap(mm, addr.wrapping_add(new_len), addr.wrapping_add(old_len));
             }
             return Ok(addr);
@@ -121,10 +123,12 @@ impl<P: Platform> Mm<P> {
         }
         let fixed = flags.contains(MremapFlags::FIXED);
         if fixed {
+            self.can_modify(mm, new_addr, new_end)?;
             self.check_split(mm, new_addr, new_end)?;
             self.do_munmap(mm, new_addr, new_end);
         }
         if old_len > new_len {
+            self.can_modify(mm, addr.wrapping_add(new_len), old_end)?;
             self.do_munmap(mm, addr.wrapping_add(new_len), old_end);
             remap.old_len = new_len;
         }
@@ -141,6 +145,7 @@ impl<P: Platform> Mm<P> {
     /// Source: Linux mm/mremap.c `vma_to_resize()` (7.3: `check_prep_vma()`).
     fn vma_to_resize(&self, id: VmaId, remap: &Remap) -> Result<(), Errno> {
         let vma = self.vma(id);
+        can_modify_vma(vma)?;
         // An old length of 0 asks for a second mapping of shared memory.
         if remap.old_len == 0 && !vma.flags.contains(VmFlags::SHARED) {
             return Err(Errno::EINVAL);
@@ -155,10 +160,11 @@ impl<P: Platform> Mm<P> {
             return Err(Errno::EFAULT);
         }
         let pgoff = vma.pgoff_of(remap.addr);
-        match pgoff.checked_add(remap.new_len / PAGE_SIZE) {
-            Some(_) => Ok(()),
-            None => Err(Errno::EINVAL),
+        if pgoff.checked_add(remap.new_len / PAGE_SIZE).is_none() {
+            return Err(Errno::EINVAL);
         }
+        let grown = remap.new_len.saturating_sub(remap.old_len);
+        if self.mlock_future_ok(remap.mm, vma.flags, grown) { Ok(()) } else { Err(Errno::EAGAIN) }
     }
 
     /// Grows the VMA where it is, if the range is its end and what follows is free.
@@ -184,9 +190,8 @@ impl<P: Platform> Mm<P> {
 
     fn populate_locked(&mut self, vma: &Vma, start: VirtAddr, end: VirtAddr) {
         if vma.flags.contains(VmFlags::LOCKED) && start < end {
-            let write = vma.flags.contains(VmFlags::WRITE);
             // mm_populate() ignores failure.
-            let _ = memory::populate_range(self, vma.mm, start, end, write);
+            let _ = self.mm_populate(vma.mm, start, end);
         }
     }
 
@@ -232,7 +237,7 @@ impl<P: Platform> Mm<P> {
         // clear_vma_resv_huge_pages(): the new VMA has taken them over.
         self.vmas[id.index()].resv = None;
         if remap.flags.contains(MremapFlags::DONTUNMAP) {
-            self.vmas[id.index()].flags.remove(VmFlags::LOCKED);
+            self.vmas[id.index()].flags.remove(VmFlags::LOCKED | VmFlags::LOCKONFAULT);
             if old.start == from && old.end == remap.old_end() {
                 self.unlink_anon_vmas(id);
                 self.vmas[id.index()].anon_vma = None;

@@ -150,8 +150,10 @@ impl<P: Platform> Mm<P> {
         self.fentry(Event::FnFolioAddNewAnonRmap);
         let anon_vma = self.anon_vma_prepare(id);
         let index = self.vma(id).pgoff_of(at);
+        let droppable = self.vma(id).flags.contains(VmFlags::DROPPABLE);
         let head = self.pt.pages.page_mut(folio.pfn);
-        head.flags.insert(PageFlags::ANON | PageFlags::SWAPBACKED | PageFlags::UPTODATE);
+        head.flags.insert(PageFlags::ANON | PageFlags::UPTODATE);
+        head.flags.set(PageFlags::SWAPBACKED, !droppable);
         head.mapping = anon_vma.0;
         head.index = index;
         if folio.is_pmd_mappable() {
@@ -384,6 +386,7 @@ pub(crate) fn try_to_unmap_one<P: Platform>(
             Mapped::Pte(at) => at,
             Mapped::Pmd(pmdp) => {
                 if mm.pt.kernel.lazyfree_pmd_discard
+                    && !vma.flags.contains(VmFlags::DROPPABLE)
                     && huge_memory::unmap_huge_pmd_locked(mm, folio, pmdp)?
                 {
                     return Ok(());

@@ -31,6 +31,8 @@ vmstat! {
     pgmigrate_success;
     thp_fault_alloc;
     thp_fault_fallback;
+    thp_collapse_alloc;
+    thp_collapse_alloc_failed;
     thp_split_page;
     thp_split_page_failed;
     thp_split_pmd;

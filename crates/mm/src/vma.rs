@@ -38,6 +38,8 @@ bitflags::bitflags! {
         const DONTFORK = 1 << 17;
         /// VM_DONTEXPAND
         const DONTEXPAND = 1 << 18;
+        /// VM_LOCKONFAULT
+        const LOCKONFAULT = 1 << 19;
         /// VM_NORESERVE
         const NORESERVE = 1 << 21;
         /// VM_HUGETLB
@@ -46,6 +48,8 @@ bitflags::bitflags! {
         const WIPEONFORK = 1 << 25;
         /// VM_DONTDUMP
         const DONTDUMP = 1 << 26;
+        /// VM_SOFTDIRTY: new, so all of it counts as written.
+        const SOFTDIRTY = 1 << 27;
         /// VM_HUGEPAGE
         const HUGEPAGE = 1 << 29;
         /// VM_NOHUGEPAGE
@@ -56,6 +60,8 @@ bitflags::bitflags! {
         const DROPPABLE = 1 << 32;
         /// userfaultfd registered in any mode.
         const UFFD_ARMED = 1 << 33;
+        /// VM_SEALED
+        const SEALED = 1 << 63;
         /// Named "[stack]" in maps.
         const STACK = 1 << 40;
         /// Named "[heap]" in maps.
@@ -187,6 +193,17 @@ pub struct Rss {
     pub swapents: u64,
 }
 
+bitflags::bitflags! {
+    /// `MMF_HAS_MDWE`, in the bits of `prctl(PR_SET_MDWE)`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct Mdwe: u32 {
+        /// PR_MDWE_REFUSE_EXEC_GAIN: what was once writable never becomes executable.
+        const REFUSE_EXEC_GAIN = 1;
+        /// PR_MDWE_NO_INHERIT: children are free of it.
+        const NO_INHERIT = 2;
+    }
+}
+
 /// An address space (`mm_struct`).
 #[derive(Clone, Debug)]
 pub struct MmStruct {
@@ -198,6 +215,14 @@ pub struct MmStruct {
     pub(crate) start_brk: VirtAddr,
     /// End of the heap.
     pub(crate) brk: VirtAddr,
+    /// Flags of every new mapping (`mm->def_flags`).
+    pub(crate) def_flags: VmFlags,
+    /// Bytes that may be locked; `u64::MAX` is without limit.
+    pub(crate) memlock_limit: u64,
+    /// The lowest address of a fixed mapping.
+    pub(crate) mmap_min_addr: u64,
+    /// Memory-deny-write-execute, as `prctl(PR_SET_MDWE)` set it.
+    pub mdwe: Mdwe,
     /// Resident pages.
     pub rss: Rss,
     /// Most resident pages there ever were.

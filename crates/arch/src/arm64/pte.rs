@@ -238,6 +238,10 @@ impl PteFormat for Arm64 {
         pte
     }
     #[inline(always)]
+    fn pte_swp_clear_soft_dirty(pte: Pte<Self>) -> Pte<Self> {
+        pte
+    }
+    #[inline(always)]
     fn pte_swp_uffd_wp(pte: Pte<Self>) -> bool {
         pte.raw() & SWP_UFFD_WP != 0
     }
@@ -325,6 +329,10 @@ impl PmdFormat for Arm64 {
     }
     #[inline(always)]
     fn pmd_mksoft_dirty(pmd: Pmd<Self>) -> Pmd<Self> {
+        pmd
+    }
+    #[inline(always)]
+    fn pmd_clear_soft_dirty(pmd: Pmd<Self>) -> Pmd<Self> {
         pmd
     }
     #[inline]

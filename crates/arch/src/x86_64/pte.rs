@@ -224,6 +224,10 @@ impl PteFormat for X86_64 {
         Pte::from_raw(pte.raw() | SWP_SOFT_DIRTY)
     }
     #[inline(always)]
+    fn pte_swp_clear_soft_dirty(pte: Pte<Self>) -> Pte<Self> {
+        Pte::from_raw(pte.raw() & !SWP_SOFT_DIRTY)
+    }
+    #[inline(always)]
     fn pte_swp_uffd_wp(pte: Pte<Self>) -> bool {
         pte.raw() & SWP_UFFD_WP != 0
     }
@@ -319,6 +323,10 @@ impl PmdFormat for X86_64 {
     #[inline(always)]
     fn pmd_mksoft_dirty(pmd: Pmd<Self>) -> Pmd<Self> {
         Pmd::from_raw(pmd.raw() | SOFT_DIRTY)
+    }
+    #[inline(always)]
+    fn pmd_clear_soft_dirty(pmd: Pmd<Self>) -> Pmd<Self> {
+        Pmd::from_raw(pmd.raw() & !SOFT_DIRTY)
     }
     #[inline]
     fn pmd_mkwrite(pmd: Pmd<Self>) -> Pmd<Self> {

@@ -5,7 +5,9 @@
 use super::{Call, SysResult};
 use crate::abi::{O_APPEND, O_CLOEXEC, O_NONBLOCK};
 use crate::counts::CountsByScope;
-use crate::errno::{EBADF, EINVAL, ENOTDIR, ENOTTY, ESPIPE};
+use crate::errno::{
+    EAFNOSUPPORT, EBADF, EINVAL, ENOTDIR, ENOTTY, EOPNOTSUPP, EPROTONOSUPPORT, ESPIPE,
+};
 use crate::fd::{Fd, FileRef, Open, OpenFile};
 use crate::kernel::Kernel;
 use crate::pipe::CAPACITY;
@@ -97,7 +99,13 @@ where
     let file = file_of(k, c.task, c.int::<0>())?;
     let it = k.files.get(file)?;
     let size = match it.open {
-        Open::Stdin | Open::Console(_) | Open::PipeRead(_) | Open::PipeWrite(_) => {
+        Open::Stdin
+        | Open::Console(_)
+        | Open::PipeRead(_)
+        | Open::PipeWrite(_)
+        | Open::Socket(..)
+        | Open::IoUring(_)
+        | Open::Pidfd(_) => {
             return Err(ESPIPE.into());
         }
         Open::Inode(inode) => match k.vfs.inode(inode)?.kind {
@@ -142,7 +150,7 @@ where
             let arg = c.addr::<2>();
             return Ok(it.ioctl(k, c.host, c.task, number, arg)?);
         }
-        (FIONREAD, Open::PipeRead(pipe)) => {
+        (FIONREAD, Open::PipeRead(pipe) | Open::Socket(pipe, _)) => {
             let len = u32::try_from(k.pipes.get(pipe).len()).unwrap_or(u32::MAX);
             k.write_u32(c.task, c.addr::<2>(), len)?;
         }
@@ -271,6 +279,20 @@ where
     let status = flags & O_NONBLOCK;
     let reader = OpenFile::new(Open::PipeRead(pipe), status, String::new());
     let writer = OpenFile::new(Open::PipeWrite(pipe), status | 1, String::new());
+    install_pair(k, task, at, [reader, writer], cloexec)
+}
+
+/// Two descriptions under new descriptors, which are written to `at`.
+fn install_pair<P: Platform>(
+    k: &mut Kernel<P>,
+    task: TaskId,
+    at: VirtAddr,
+    [reader, writer]: [OpenFile; 2],
+    cloexec: bool,
+) -> SysResult
+where
+    P::Sink: CountsByScope,
+{
     let read_fd = match install(k, task, reader, cloexec) {
         Ok(fd) => fd,
         Err(error) => {
@@ -297,6 +319,29 @@ where
         return Err(error.into());
     }
     Ok(0)
+}
+
+/// Two connected sockets: a pipe each way.
+pub(super) fn socketpair<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink>) -> SysResult
+where
+    P::Sink: CountsByScope,
+{
+    const AF_UNIX: u32 = 1;
+    const SOCK_STREAM: u32 = 1;
+    if c.uint::<0>() != AF_UNIX {
+        return Err(EAFNOSUPPORT.into());
+    }
+    if c.uint::<1>() & !(O_CLOEXEC | O_NONBLOCK) != SOCK_STREAM {
+        return Err(EOPNOTSUPP.into());
+    }
+    if c.uint::<2>() > AF_UNIX {
+        return Err(EPROTONOSUPPORT.into());
+    }
+    let (there, back) = (k.pipes.create(), k.pipes.create());
+    let sockets = [Open::Socket(back, there), Open::Socket(there, back)];
+    let status = c.uint::<1>() & O_NONBLOCK | 2;
+    let ends = sockets.map(|open| OpenFile::new(open, status, String::new()));
+    install_pair(k, c.task, c.addr::<3>(), ends, c.uint::<1>() & O_CLOEXEC != 0)
 }
 
 pub(super) fn getdents64<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink>) -> SysResult

@@ -26,7 +26,7 @@ const FILE_MAX: u64 = i64::MAX.cast_unsigned();
 
 /// Where in a file to work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+pub(super) enum At {
     /// At its offset, which moves.
     Offset,
     /// Elsewhere; the offset stays.
@@ -35,9 +35,9 @@ enum At {
 
 /// A user buffer.
 #[derive(Clone, Copy, Debug)]
-struct Buffer {
-    at: VirtAddr,
-    len: u64,
+pub(super) struct Buffer {
+    pub(super) at: VirtAddr,
+    pub(super) len: u64,
 }
 
 pub(super) fn read<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink>) -> SysResult
@@ -94,7 +94,7 @@ fn position(raw: u64) -> Result<At, Errno> {
     if raw.cast_signed() < 0 { Err(EINVAL) } else { Ok(At::Position(raw)) }
 }
 
-fn iovec<P: Platform>(
+pub(super) fn iovec<P: Platform>(
     k: &mut Kernel<P>,
     task: TaskId,
     at: VirtAddr,
@@ -169,7 +169,7 @@ where
 fn check_position<P: Platform>(k: &Kernel<P>, file: FileRef, at: At) -> Result<(), Errno> {
     let stream = matches!(
         k.files.get(file)?.open,
-        Open::PipeRead(_) | Open::PipeWrite(_) | Open::Stdin | Open::Console(_)
+        Open::PipeRead(_) | Open::PipeWrite(_) | Open::Socket(..) | Open::Stdin | Open::Console(_)
     );
     if stream && at != At::Offset { Err(ESPIPE) } else { Ok(()) }
 }
@@ -200,6 +200,7 @@ where
             bytes
         }
         Open::Console(_) | Open::PipeWrite(_) => return Err(EBADF.into()),
+        Open::Pidfd(_) | Open::IoUring(_) => return Err(EINVAL.into()),
         Open::ProcDir(_) => return Err(EISDIR.into()),
         Open::Device(Device::Null) => Vec::new(),
         Open::Device(Device::Zero | Device::Full) => vec![0; len],
@@ -213,7 +214,9 @@ where
             _ => return Err(EISDIR.into()),
         },
         Open::Pseudo(..) => read_pseudo(k, file, offset, len)?,
-        Open::PipeRead(pipe) => return read_pipe(k, c.task, file, pipe, to, len),
+        Open::PipeRead(pipe) | Open::Socket(pipe, _) => {
+            return read_pipe(k, c.task, file, pipe, to, len);
+        }
     };
     k.write_user(c.task, to, &bytes)?;
     let got = bytes.len() as u64;
@@ -275,9 +278,10 @@ where
         }
         return Err(Stop::Block(Wait::Pipe(pipe)));
     }
-    let bytes = it.peek(len);
+    let bytes = it.peek(len, &k.mm.pt.ram);
     k.write_user(task, to, &bytes)?;
-    k.pipes.get(pipe).consume(bytes.len());
+    let pages = k.pipes.get(pipe).consume(bytes.len());
+    k.put_pages(&pages);
     k.wake_all(|_, wait| wait == Wait::Pipe(pipe) || wait == Wait::Poll);
     Ok(bytes.len() as u64)
 }
@@ -325,7 +329,7 @@ where
     Ok(total)
 }
 
-fn write_chunk<P: Platform>(
+pub(super) fn write_chunk<P: Platform>(
     k: &mut Kernel<P>,
     c: &mut Call<'_, P::Sink>,
     file: FileRef,
@@ -343,13 +347,29 @@ where
         Open::Inode(inode) => write_inode(k, file, inode, bytes, at)?,
         Open::Pseudo(id, process) => {
             let pseudo = Arc::clone(k.pseudo.get(id.index()).ok_or(EINVAL)?);
-            pseudo.write(k, process, bytes)?;
+            let offset = match at {
+                At::Offset => k.files.get(file)?.offset,
+                At::Position(position) => position,
+            };
+            let put = match pseudo.write_at(k, process, offset, bytes) {
+                Some(put) => put? as u64,
+                None => {
+                    pseudo.write(k, process, bytes)?;
+                    len
+                }
+            };
             let it = k.files.get_mut(file)?;
             it.text = None;
-            it.offset = it.offset.saturating_add(len);
+            if at == At::Offset {
+                it.offset = it.offset.saturating_add(put);
+            }
+            return Ok(put);
         }
-        Open::PipeWrite(pipe) => return write_pipe(k, c.task, file, pipe, bytes),
+        Open::PipeWrite(pipe) | Open::Socket(_, pipe) => {
+            return write_pipe(k, c.task, file, pipe, bytes);
+        }
         Open::PipeRead(_) | Open::Stdin | Open::ProcDir(_) => return Err(EBADF.into()),
+        Open::Pidfd(_) | Open::IoUring(_) => return Err(EINVAL.into()),
     }
     Ok(len)
 }
@@ -393,10 +413,7 @@ where
 {
     let it = k.pipes.get(pipe);
     if it.readers == 0 {
-        let about = About::Sender(k.task(task).process);
-        let info = SigInfo { signal: Signal::SIGPIPE, code: SI_USER, about };
-        k.signal_task(task, info);
-        return Err(EPIPE.into());
+        return Err(k.broken_pipe(task).into());
     }
     let room = it.room();
     if room == 0 || bytes.len() <= PIPE_BUF && room < bytes.len() {
@@ -409,4 +426,16 @@ where
     k.pipes.get(pipe).push(part);
     k.wake_all(|_, wait| wait == Wait::Pipe(pipe) || wait == Wait::Poll);
     Ok(part.len() as u64)
+}
+
+impl<P: Platform> Kernel<P>
+where
+    P::Sink: CountsByScope,
+{
+    /// What a writer to a pipe without readers gets: SIGPIPE, and EPIPE.
+    pub(super) fn broken_pipe(&mut self, task: TaskId) -> Errno {
+        let about = About::Sender(self.task(task).process);
+        self.signal_task(task, SigInfo { signal: Signal::SIGPIPE, code: SI_USER, about });
+        EPIPE
+    }
 }

@@ -3,12 +3,15 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use super::file::{as_value, file_of, install};
+use super::lock::limited_mm;
+use super::uring::map_ring;
 use super::{Call, SysResult};
 use crate::counts::CountsByScope;
-use crate::errno::{EACCES, EINVAL, ENODEV, ENOMEM, EOVERFLOW};
+use crate::errno::{EACCES, EINVAL, ENODEV, ENOMEM, EOVERFLOW, EPERM};
 use crate::fd::{Open, OpenFile};
 use crate::kernel::Kernel;
 use crate::residence::Resident;
+use crate::uring::RingId;
 use crate::vfs::{DEFAULT_HUGE_SIZE, Device, Kind};
 use arch::{Arch, MmId, Platform};
 use mm::{Backing, Errno, HugeSize, MapFlags, MremapFlags, VmProt};
@@ -50,7 +53,7 @@ pub(super) fn brk<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink>) -> 
 where
     P::Sink: CountsByScope,
 {
-    let mm = k.mm_of(c.task)?;
+    let mm = limited_mm(k, c.task)?;
     Ok(k.mm.brk(mm, c.addr::<0>()).get())
 }
 
@@ -76,6 +79,10 @@ where
     if offset.checked_add(c.long::<1>()).is_none() {
         return Err(EOVERFLOW.into());
     }
+    if let Some(ring) = ring(k, c)? {
+        let mm = k.mm_of(c.task)?;
+        return map_ring(k, mm, ring, c.addr::<0>(), c.long::<1>(), offset);
+    }
     let huge = flags.contains(MapFlags::HUGETLB);
     let nothing = MapFlags::empty();
     let (backing, more) = match flags.contains(MapFlags::ANONYMOUS) {
@@ -88,8 +95,26 @@ where
     {
         return Err(EINVAL.into());
     }
-    let mm = k.mm_of(c.task)?;
+    let mm = limited_mm(k, c.task)?;
+    if flags.contains(MapFlags::LOCKED) && !k.mm.may_lock(mm) {
+        return Err(EPERM.into());
+    }
     Ok(k.mm.mmap(mm, c.addr::<0>(), c.long::<1>(), prot, flags | more, backing)?.get())
+}
+
+/// The io_uring instance that is mapped, if it is one.
+fn ring<P: Platform>(k: &Kernel<P>, c: &Call<'_, P::Sink>) -> Result<Option<RingId>, Errno>
+where
+    P::Sink: CountsByScope,
+{
+    if c.long::<3>() & MapFlags::ANONYMOUS.bits() != 0 {
+        return Ok(None);
+    }
+    let file = file_of(k, c.task, c.int::<4>())?;
+    match k.files.get(file)?.open {
+        Open::IoUring(ring) => Ok(Some(ring)),
+        _ => Ok(None),
+    }
 }
 
 /// The size of huge pages that flags of `mmap()` or `memfd_create()` ask for, if the
@@ -192,7 +217,7 @@ where
     P::Sink: CountsByScope,
 {
     let flags = MremapFlags::from_bits(c.uint::<3>()).ok_or(EINVAL)?;
-    let mm = k.mm_of(c.task)?;
+    let mm = limited_mm(k, c.task)?;
     let (old, new) = (c.long::<1>(), c.long::<2>());
     Ok(k.mm.mremap(mm, c.addr::<0>(), old, new, flags, c.addr::<4>())?.get())
 }
@@ -237,7 +262,12 @@ where
 }
 
 /// Whether VMAs cover all of a range.
-fn is_mapped<P: Platform>(k: &Kernel<P>, mm: MmId, start: VirtAddr, end: VirtAddr) -> bool {
+pub(super) fn is_mapped<P: Platform>(
+    k: &Kernel<P>,
+    mm: MmId,
+    start: VirtAddr,
+    end: VirtAddr,
+) -> bool {
     let mut covered = start;
     for vma in k.mm.vmas(mm) {
         if vma.start <= covered && covered < vma.end {

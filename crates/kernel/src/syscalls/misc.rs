@@ -11,6 +11,7 @@ use crate::task::TaskId;
 use crate::user::CHUNK;
 use crate::vfs;
 use arch::{Arch, Platform};
+use mm::Mdwe;
 use units::{PAGE_SIZE, VirtAddr};
 
 pub(super) fn zero<P: Platform>(_: &mut Kernel<P>, _: &mut Call<'_, P::Sink>) -> SysResult {
@@ -180,6 +181,27 @@ where
     Ok(0)
 }
 
+/// Source: Linux kernel/sys.c `prctl_set_mdwe()`.
+fn set_mdwe<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink>) -> SysResult
+where
+    P::Sink: CountsByScope,
+{
+    if [c.long::<2>(), c.long::<3>(), c.long::<4>()] != [0; 3] {
+        return Err(EINVAL.into());
+    }
+    let bits = u32::try_from(c.long::<1>()).ok().and_then(Mdwe::from_bits).ok_or(EINVAL)?;
+    if bits.contains(Mdwe::NO_INHERIT) && !bits.contains(Mdwe::REFUSE_EXEC_GAIN) {
+        return Err(EINVAL.into());
+    }
+    let mm = k.mm_of(c.task)?;
+    let now = k.mm.mm_struct(mm).mdwe;
+    if !now.is_empty() && now != bits {
+        return Err(EPERM.into());
+    }
+    k.mm.set_mdwe(mm, bits);
+    Ok(0)
+}
+
 pub(super) fn prctl<P: Platform>(k: &mut Kernel<P>, c: &mut Call<'_, P::Sink>) -> SysResult
 where
     P::Sink: CountsByScope,
@@ -189,11 +211,21 @@ where
     const SET_NAME: u32 = 15;
     const CAPBSET_READ: u32 = 23;
     const GET_NAME: u32 = 16;
+    const SET_MDWE: u32 = 65;
+    const GET_MDWE: u32 = 66;
+    const SET_PDEATHSIG: u32 = 1;
     const SET_THP_DISABLE: u32 = 41;
     const GET_THP_DISABLE: u32 = 42;
     const SET_MEMORY_MERGE: u32 = 67;
     const GET_MEMORY_MERGE: u32 = 68;
     match c.uint::<0>() {
+        // FIDELITY: pdeathsig — a parent's death sends no signal.
+        SET_PDEATHSIG if c.long::<1>() <= 64 => Ok(0),
+        SET_MDWE => set_mdwe(k, c),
+        GET_MDWE if [c.long::<1>(), c.long::<2>(), c.long::<3>(), c.long::<4>()] == [0; 4] => {
+            let mm = k.mm_of(c.task)?;
+            Ok(u64::from(k.mm.mm_struct(mm).mdwe.bits()))
+        }
         GET_DUMPABLE => Ok(1),
         SET_DUMPABLE if c.long::<1>() <= 1 => Ok(0),
         SET_NAME => {

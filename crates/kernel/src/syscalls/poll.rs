@@ -9,6 +9,7 @@ use crate::counts::CountsByScope;
 use crate::errno::EINVAL;
 use crate::fd::Open;
 use crate::kernel::Kernel;
+use crate::pipe::PipeId;
 use crate::signal::SigSet;
 use crate::task::{TaskId, Wait};
 use arch::Platform;
@@ -109,16 +110,25 @@ where
     let Ok(open) = open else { return POLLNVAL };
     match open {
         Open::Console(_) => POLLOUT | WRNORM,
-        Open::PipeRead(pipe) => {
-            let pipe = k.pipes.get(pipe);
-            let data = if pipe.len() > 0 { POLLIN | RDNORM } else { 0 };
-            data | if pipe.writers == 0 { POLLHUP } else { 0 }
-        }
-        Open::PipeWrite(pipe) => {
-            let pipe = k.pipes.get(pipe);
-            let room = if pipe.room() > 0 { POLLOUT | WRNORM } else { 0 };
-            room | if pipe.readers == 0 { POLLERR } else { 0 }
-        }
+        Open::PipeRead(pipe) => readable(k, pipe),
+        Open::PipeWrite(pipe) => writable(k, pipe),
+        Open::Socket(from, to) => readable(k, from) | writable(k, to),
+        Open::Pidfd(process) => match k.processes.get(&process) {
+            Some(process) if process.exit.is_none() => 0,
+            _ => POLLIN | RDNORM,
+        },
         _ => POLLIN | RDNORM | POLLOUT | WRNORM,
     }
+}
+
+fn readable<P: Platform>(k: &mut Kernel<P>, pipe: PipeId) -> u16 {
+    let pipe = k.pipes.get(pipe);
+    let data = if pipe.len() > 0 { POLLIN | RDNORM } else { 0 };
+    data | if pipe.writers == 0 { POLLHUP } else { 0 }
+}
+
+fn writable<P: Platform>(k: &mut Kernel<P>, pipe: PipeId) -> u16 {
+    let pipe = k.pipes.get(pipe);
+    let room = if pipe.room() > 0 { POLLOUT | WRNORM } else { 0 };
+    room | if pipe.readers == 0 { POLLERR } else { 0 }
 }

@@ -245,6 +245,7 @@ where
         mm: Some(mm),
         threads: Vec::new(),
         pending: Pending::default(),
+        itimer: None,
         exit: None,
         exit_signal: u8::try_from(args.exit_signal).unwrap_or_default(),
         ..it.clone()
@@ -261,6 +262,8 @@ where
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Children {
     Any,
+    /// Those of a process group.
+    Group(ProcessId),
     One(ProcessId),
 }
 
@@ -279,11 +282,13 @@ where
     P::Sink: CountsByScope,
 {
     let parent = k.task(task).process;
-    let mut children = k
-        .processes
-        .values()
-        .filter(|p| p.parent == parent && (which == Children::Any || which == Children::One(p.id)))
-        .peekable();
+    let wanted = |p: &&Process| match which {
+        Children::Any => true,
+        Children::Group(group) => p.pgid == group,
+        Children::One(id) => p.id == id,
+    };
+    let children = k.processes.values().filter(|p| p.parent == parent);
+    let mut children = children.filter(wanted).peekable();
     if children.peek().is_none() {
         return Err(ECHILD.into());
     }
@@ -299,8 +304,10 @@ where
     P::Sink: CountsByScope,
 {
     let which = match c.int::<0>() {
-        -1 | 0 => Children::Any,
-        pid => Children::One(ProcessId(u32::try_from(pid).map_err(|_| ECHILD)?)),
+        -1 => Children::Any,
+        0 => Children::Group(k.process_of(c.task).pgid),
+        pid if pid > 0 => Children::One(ProcessId(pid.unsigned_abs())),
+        group => Children::Group(ProcessId(group.unsigned_abs())),
     };
     let Some((child, exit)) = ended(k, c.task, which, c.uint::<2>())? else { return Ok(0) };
     k.processes.remove(&child);
@@ -318,7 +325,11 @@ where
     P::Sink: CountsByScope,
 {
     let which = match c.uint::<0>() {
-        0 | 2 => Children::Any,
+        0 => Children::Any,
+        2 if c.uint::<1>() == 0 => Children::Group(k.process_of(c.task).pgid),
+        2 => Children::Group(ProcessId(c.uint::<1>())),
+        // P_PIDFD
+        3 => Children::One(super::pidfd::process(k, c.task, c.int::<1>())?),
         1 => Children::One(ProcessId(c.uint::<1>())),
         _ => return Err(EINVAL.into()),
     };

@@ -8,7 +8,7 @@ use crate::counts::CountsByScope;
 use crate::errno::{EAGAIN, EINVAL, ENOMEM, EPERM, ESRCH};
 use crate::kernel::Kernel;
 use crate::signal::{About, Action, AltStack, SI_TKILL, SI_USER, SigInfo, SigSet, Signal};
-use crate::task::{ProcessId, TaskId, Wait};
+use crate::task::{Process, ProcessId, TaskId, Wait};
 use arch::{Arch, Platform};
 use units::{ArchId, VirtAddr};
 
@@ -184,16 +184,24 @@ where
     P::Sink: CountsByScope,
 {
     let sender = k.task(c.task).process;
-    let target = match c.int::<0>() {
-        0 => sender,
-        pid => ProcessId(u32::try_from(pid).map_err(|_| ESRCH)?),
+    let pid = c.int::<0>();
+    let own_group = k.process_of(c.task).pgid;
+    let wanted_process = |p: &&Process| match pid {
+        0 => p.pgid == own_group,
+        -1 => p.id != sender,
+        pid if pid > 0 => p.id.get() == pid.unsigned_abs(),
+        group => p.pgid.get() == group.unsigned_abs(),
     };
+    let targets: Vec<ProcessId> =
+        k.processes.values().filter(wanted_process).map(|p| p.id).collect();
     let signal = wanted(c.uint::<1>())?;
-    if !k.processes.contains_key(&target) {
+    if targets.is_empty() {
         return Err(ESRCH.into());
     }
     let Some(signal) = signal else { return Ok(0) };
-    k.signal_process(target, SigInfo { signal, code: SI_USER, about: About::Sender(sender) });
+    for target in targets {
+        k.signal_process(target, SigInfo { signal, code: SI_USER, about: About::Sender(sender) });
+    }
     Ok(0)
 }
 

@@ -10,7 +10,7 @@ use super::path::{find, path_at};
 use super::{Call, SysResult};
 use crate::abi::{
     AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, BOOT_TIME_S, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK,
-    S_IFREG,
+    S_IFREG, S_IFSOCK,
 };
 use crate::counts::CountsByScope;
 use crate::errno::ENOENT;
@@ -147,6 +147,9 @@ where
     match k.files.get(file)?.open {
         // The console is what a pipe is to a program: no terminal, no offset.
         Open::Stdin | Open::Console(_) | Open::PipeRead(_) | Open::PipeWrite(_) => Ok(pipe),
+        Open::Socket(..) => Ok(Stat { mode: S_IFSOCK | 0o777, ..pipe }),
+        Open::IoUring(_) => Ok(Stat { mode: 0o600, ..pipe }),
+        Open::Pidfd(pid) => Ok(Stat { inode: u64::from(pid.get()), mode: 0o600, ..pipe }),
         Open::Inode(inode) => of_node(k, Node::Inode(inode)),
         Open::ProcDir(pid) => of_node(k, Node::ProcDir(pid)),
         Open::Pseudo(id, pid) => of_node(k, Node::ProcFile(id, pid)),

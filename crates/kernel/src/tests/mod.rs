@@ -6,6 +6,7 @@ mod hostile;
 mod ksm;
 mod load;
 mod memory;
+mod mm_calls;
 mod processes;
 mod shared;
 mod signals;

@@ -6,10 +6,12 @@
 
 mod gup_test;
 mod hugepages;
+mod khugepaged;
 mod ksm;
 mod mm_events;
 mod proc;
 mod proc_maps;
+mod proc_mem;
 mod sysfs;
 
 pub(crate) use hugepages::DEFAULT_SIZE as DEFAULT_HUGE_SIZE;
@@ -96,6 +98,16 @@ pub trait PseudoFile<P: Platform>: Debug + Send + Sync {
         _data: &[u8],
     ) -> Result<(), Errno> {
         Err(EACCES)
+    }
+    /// Takes what was written at an offset, of a file where the offset matters; `None` for any other.
+    fn write_at(
+        &self,
+        _kernel: &mut Kernel<P>,
+        _process: ProcessId,
+        _offset: u64,
+        _data: &[u8],
+    ) -> Option<Result<usize, Errno>> {
+        None
     }
     /// Takes a request made by `ioctl()`.
     ///

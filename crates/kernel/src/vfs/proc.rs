@@ -5,15 +5,16 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::PseudoFile;
+use super::proc_mem::Mem;
 use super::sysfs::{Table, Text, Values, knob};
-use super::{hugepages, ksm, proc_maps};
+use super::{hugepages, ksm, number, proc_maps};
 use crate::abi::machine_name;
 use crate::counts::CountsByScope;
-use crate::errno::{ENOENT, ESRCH};
+use crate::errno::{EINVAL, ENOENT, ESRCH};
 use crate::kernel::Kernel;
 use crate::task::{Process, ProcessId};
 use arch::{Arch, Platform};
-use mm::Errno;
+use mm::{ClearRefs, Errno};
 use std::sync::Arc;
 use units::{ArchId, PAGE_SIZE};
 
@@ -43,6 +44,9 @@ where
     for (path, boot) in [
         ("/proc/sys/vm/overcommit_memory", "0"),
         ("/proc/sys/vm/overcommit_ratio", "50"),
+        ("/proc/sys/vm/mmap_min_addr", "65536"),
+        ("/proc/sys/vm/compact_unevictable_allowed", "1"),
+        ("/proc/sys/kernel/shmmax", "18446744073692774399"),
         ("/proc/sys/vm/swappiness", "60"),
         ("/proc/sys/vm/page-cluster", "3"),
         ("/proc/sys/vm/drop_caches", "0"),
@@ -77,7 +81,28 @@ where
         table.push((name, Arc::new(OfProcess(text))));
     }
     table.push(("pagemap", Arc::new(proc_maps::Pagemap)));
+    table.push(("mem", Arc::new(Mem)));
+    table.push(("clear_refs", Arc::new(ClearRefsFile)));
     table
+}
+
+/// `clear_refs`
+#[derive(Debug)]
+struct ClearRefsFile;
+
+impl<P: Platform> PseudoFile<P> for ClearRefsFile {
+    fn mode(&self) -> u32 {
+        0o200
+    }
+    fn read(&self, _: &mut Kernel<P>, _: ProcessId) -> Result<Vec<u8>, Errno> {
+        Err(EINVAL)
+    }
+    fn write(&self, kernel: &mut Kernel<P>, process: ProcessId, data: &[u8]) -> Result<(), Errno> {
+        let what = number(data).and_then(ClearRefs::from_number).ok_or(EINVAL)?;
+        let mm = kernel.processes.get(&process).ok_or(ESRCH)?.mm.ok_or(ESRCH)?;
+        kernel.mm.clear_refs(mm, what);
+        Ok(())
+    }
 }
 
 type KernelText<P> = fn(&Kernel<P>) -> String;

@@ -151,7 +151,7 @@ fn smap<P: Platform>(kernel: &Kernel<P>, vma: &Vma) -> Smap {
     sum
 }
 
-// FIDELITY: smaps-fields — THPeligible is missing; Locked is 0; a swapped page
+// FIDELITY: smaps-fields — THPeligible is missing; a swapped page
 // counts whole in SwapPss.
 pub(super) fn smaps<P: Platform>(kernel: &Kernel<P>, process: &Process) -> String {
     let Some(mm) = process.mm else { return String::new() };
@@ -183,7 +183,10 @@ pub(super) fn smaps<P: Platform>(kernel: &Kernel<P>, process: &Process) -> Strin
             ("Private_Hugetlb:", s.private_hugetlb * 4),
             ("Swap:", s.swap * 4),
             ("SwapPss:", s.swap * 4),
-            ("Locked:", 0),
+            (
+                "Locked:",
+                if vma.flags.contains(VmFlags::LOCKED) { s.pss / (PSS_UNIT / 4) } else { 0 },
+            ),
         ] {
             text += &format!("{name:<16}{kib:>8} kB\n");
         }
@@ -206,12 +209,15 @@ fn vm_flags(flags: VmFlags) -> String {
         (VmFlags::MAYSHARE, "ms "),
         (VmFlags::GROWSDOWN, "gd "),
         (VmFlags::LOCKED, "lo "),
+        (VmFlags::SEALED, "sl "),
+        (VmFlags::LOCKONFAULT, "lf "),
         (VmFlags::DONTFORK, "dc "),
         (VmFlags::DONTEXPAND, "de "),
         (VmFlags::NORESERVE, "nr "),
         (VmFlags::HUGETLB, "ht "),
         (VmFlags::WIPEONFORK, "wf "),
         (VmFlags::DONTDUMP, "dd "),
+        (VmFlags::SOFTDIRTY, "sd "),
         (VmFlags::HUGEPAGE, "hg "),
         (VmFlags::NOHUGEPAGE, "nh "),
         (VmFlags::MERGEABLE, "mg "),
@@ -223,21 +229,47 @@ fn vm_flags(flags: VmFlags) -> String {
     text
 }
 
+/// Real, effective, saved and file-system id.
+fn ids([real, effective, saved]: [u32; 3]) -> String {
+    format!("{real}\t{effective}\t{saved}\t{effective}")
+}
+
+fn capabilities_and_masks<P: Platform>(kernel: &Kernel<P>, process: &Process) -> String {
+    let mut text = String::new();
+    let caps = process.creds.caps;
+    for (name, set) in [
+        ("CapInh", caps.inheritable),
+        ("CapPrm", caps.permitted),
+        ("CapEff", caps.effective),
+        ("CapBnd", crate::creds::ALL),
+        ("CapAmb", 0),
+    ] {
+        text += &format!("{name}:\t{set:016x}\n");
+    }
+    let cpus = kernel.mm.pt.hw.cpus.max(1);
+    let mask = u64::MAX.checked_shr(64 - u32::from(cpus.min(64))).unwrap_or(0);
+    text += &format!("Cpus_allowed:\t{mask:x}\nCpus_allowed_list:\t0-{}\n", cpus - 1);
+    text + "Mems_allowed:\t1\nMems_allowed_list:\t0\n"
+}
+
 pub(super) fn status<P: Platform>(kernel: &Kernel<P>, process: &Process) -> String {
     let s = sizes(kernel, process);
     let state = if process.exit.is_some() { "Z (zombie)" } else { "R (running)" };
     let mut text = format!(
         "Name:\t{}\nUmask:\t{:04o}\nState:\t{state}\nTgid:\t{pid}\nNgid:\t0\nPid:\t{pid}\nPPid:\t{}\n\
-         TracerPid:\t0\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nFDSize:\t64\nGroups:\t0\n",
+         TracerPid:\t0\nUid:\t{}\nGid:\t{}\nFDSize:\t64\nGroups:\t{}\n",
         kernel.comm_of(process),
         process.umask,
         process.parent.get(),
+        ids(process.creds.uid),
+        ids(process.creds.gid),
+        process.creds.gid[0],
         pid = process.id.get(),
     );
     for (name, pages) in [
         ("VmPeak", s.total_vm),
         ("VmSize", s.total_vm),
-        ("VmLck", 0),
+        ("VmLck", process.mm.map_or(0, |mm| kernel.mm.locked_vm(mm))),
         ("VmPin", 0),
         ("VmHWM", s.peak_rss),
         ("VmRSS", s.rss),
@@ -251,7 +283,7 @@ pub(super) fn status<P: Platform>(kernel: &Kernel<P>, process: &Process) -> Stri
         text += &format!("{name}:\t{:>8} kB\n", pages.saturating_mul(4));
     }
     text += &format!("Threads:\t{}\n", process.threads.len());
-    text
+    text + &capabilities_and_masks(kernel, process)
 }
 
 pub(super) fn statm<P: Platform>(kernel: &Kernel<P>, process: &Process) -> String {
@@ -317,7 +349,9 @@ fn pagemap_entry<P: Platform>(kernel: &Kernel<P>, mm: MmId, va: VirtAddr) -> u64
     const SWAPPED: u64 = 1 << 62;
     const PRESENT: u64 = 1 << 63;
     let flag = |on: bool, bit: u64| if on { bit } else { 0 };
-    match kernel.resident(mm, va) {
+    let vma = kernel.mm.vma_at(mm, va);
+    let new = flag(vma.is_some_and(|vma| vma.flags.contains(VmFlags::SOFTDIRTY)), SOFT_DIRTY);
+    new | match kernel.resident(mm, va) {
         Resident::No => 0,
         Resident::Marker(leaf) => {
             SWAPPED

@@ -5,6 +5,7 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::gup_test::GupTestFile;
+use super::khugepaged;
 use super::{PseudoFile, bracketed, chosen_word, mm_events::MmEventsFile, number};
 use crate::counts::CountsByScope;
 use crate::errno::EINVAL;
@@ -17,6 +18,8 @@ use units::{Order, PAGE_SIZE, PMD_SIZE};
 
 pub(super) type Table<P> = Vec<(String, Arc<dyn PseudoFile<P>>)>;
 
+/// Of NUMA nodes there is one.
+const NODES: &str = "/sys/devices/system/node";
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
 /// Paths and files.
@@ -34,25 +37,20 @@ where
         (format!("{THP}/use_zero_page"), Arc::new(UseZeroPage)),
         (format!("{THP}/hpage_pmd_size"), Arc::new(Text(pmd_size))),
     ];
+    for name in ["online", "possible", "has_memory", "has_cpu", "has_normal_memory"] {
+        table.push((format!("{NODES}/{name}"), Arc::new(Text(|_| "0\n".to_owned()))));
+    }
+    table.push((format!("{NODES}/node0/meminfo"), Arc::new(Text(node_meminfo))));
+    table.push((format!("{NODES}/node0/cpulist"), Arc::new(Text(cpu_list::<P>))));
+    table.push((format!("{NODES}/node0/cpumap"), Arc::new(Text(cpu_map::<P>))));
+    table.push((format!("{NODES}/node0/distance"), Arc::new(Text(|_| "10\n".to_owned()))));
     for name in ["online", "possible", "present"] {
         table.push((format!("/sys/devices/system/cpu/{name}"), Arc::new(Text(cpu_list::<P>))));
     }
     let shmem = &["always", "within_size", "advise", "never", "deny", "force"];
     table.push(knob(format!("{THP}/shmem_enabled"), Values::Words(shmem), "never"));
-    // FIDELITY: khugepaged — its knobs are remembered, but no daemon collapses anything.
-    for (name, value) in [
-        ("defrag", "1"),
-        ("pages_to_scan", "4096"),
-        ("scan_sleep_millisecs", "10000"),
-        ("alloc_sleep_millisecs", "60000"),
-        ("max_ptes_none", "511"),
-        ("max_ptes_swap", "64"),
-        ("max_ptes_shared", "256"),
-        ("pages_collapsed", "0"),
-        ("full_scans", "0"),
-    ] {
-        table.push(knob(format!("{THP}/khugepaged/{name}"), Values::Number, value));
-    }
+    table
+        .extend(khugepaged::table().map(|(name, file)| (format!("{THP}/khugepaged/{name}"), file)));
     for order in Thp::orders() {
         size_files(order, &mut table);
     }
@@ -79,6 +77,31 @@ fn cpu_list<P: Platform>(kernel: &Kernel<P>) -> String {
         1 => "0\n".to_owned(),
         nr => format!("0-{}\n", nr - 1),
     }
+}
+
+/// The same as a mask.
+fn cpu_map<P: Platform>(kernel: &Kernel<P>) -> String {
+    let cpus = u32::from(kernel.mm.pt.hw.cpus.clamp(1, 64));
+    let mask = u64::MAX >> (64 - cpus);
+    match mask >> 32 {
+        0 => format!("{mask:x}\n"),
+        high => format!("{high:x},{:08x}\n", mask & 0xffff_ffff),
+    }
+}
+
+fn node_meminfo<P: Platform>(kernel: &Kernel<P>) -> String {
+    let info = kernel.mm.meminfo();
+    let mut text = String::new();
+    for (name, pages) in [
+        ("MemTotal:", info.total),
+        ("MemFree:", info.free),
+        ("MemUsed:", info.total.saturating_sub(info.free)),
+        ("AnonPages:", info.anon),
+        ("PageTables:", info.page_tables),
+    ] {
+        text += &format!("Node 0 {name:<15} {:>8} kB\n", pages.saturating_mul(4));
+    }
+    text
 }
 
 fn pmd_size<P: Platform>(_: &Kernel<P>) -> String {

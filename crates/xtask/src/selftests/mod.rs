@@ -136,7 +136,7 @@ fn compare_with_page(
     let text =
         fs::read_to_string(page).with_context(|| format!("{} is missing", page.display()))?;
     let (before, old, after) = table::split(&text)?;
-    let mut new = table::rows(results);
+    let new = table::rows(results);
     let (worse, better) = table::changes(&old, &new);
     for line in &better {
         println!("selftests: better: {line}");
@@ -145,15 +145,15 @@ fn compare_with_page(
         eprintln!("selftests: WORSE: {line}");
     }
     if update {
-        for (name, row) in &mut new {
-            if let Some((_, known)) = old.iter().find(|(known, _)| known == name) {
-                row.why.clone_from(&known.why);
+        // Rows keep their place and their reasons; what did not run now keeps its cells.
+        let mut rows = old;
+        for (name, row) in new {
+            match rows.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, known)) => known.cells.extend(row.cells),
+                None => rows.push((name, row)),
             }
         }
-        let kept = old.iter().filter(|(name, _)| !new.iter().any(|(known, _)| known == name));
-        let kept: Vec<_> = kept.cloned().collect();
-        new.extend(kept);
-        fs::write(page, table::join(before, &new, after))?;
+        fs::write(page, table::join(before, &rows, after))?;
         return Ok(());
     }
     ensure!(worse.is_empty(), "{} results are worse than docs/selftests.md says", worse.len());

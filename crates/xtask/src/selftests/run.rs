@@ -11,7 +11,7 @@ use super::reference::Reference;
 use super::tap;
 
 /// Seconds of the host's time that one run may take.
-const SECONDS_MAX: u32 = 60;
+const SECONDS_MAX: u32 = 240;
 /// Instructions that one run may take.
 const INSTRUCTIONS_MAX: u64 = 20_000_000_000;
 

@@ -64,6 +64,8 @@ fn khugepaged(output: &str) -> Vec<String> {
             continue;
         }
         let plain = without_colours(line);
+        // A counter is written over itself.
+        let plain = plain.rsplit('\r').next().unwrap_or_default();
         let Some((name, said)) = plain.split_once("...") else { continue };
         let said = said.trim_start_matches(['.', ' ']).trim();
         let outcome = match said {
