@@ -20,7 +20,7 @@ struct Row<'r> {
     args: String,
     /// `counts`, `tlb`, `time` or `failed`.
     kind: &'static str,
-    /// Kernel entry: `madvise(MADV_PAGEOUT)`, `fault`; empty for the whole run.
+    /// Kernel entry: `madvise(MADV_PAGEOUT)`, `fault`; empty for the whole run, and for events outside every entry.
     entry: &'r str,
     /// Ops inside it, outermost first.
     op: &'r str,
@@ -76,6 +76,14 @@ fn facts(record: &StudyRecord) -> Vec<Fact<'_>> {
         facts.extend(counts(&call.syscall, &call.by_op));
     }
     facts.extend(counts("fault", &run.faults.by_op));
+    // What happened outside every kernel entry: walks of the hardware, for one.
+    for (name, total) in run.events.iter() {
+        let known = facts.iter().filter(|fact| fact.0 == "counts" && fact.3 == name);
+        let rest = total.saturating_sub(known.map(|fact| fact.4).sum());
+        if rest > 0 {
+            facts.push(("counts", "", "", name, rest));
+        }
+    }
     facts
 }
 
