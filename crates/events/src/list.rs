@@ -88,7 +88,7 @@ events! {
     PmdWrite "pmd_write" PteTouch "Plain PMD stores (x86-64).";
     PmdXchg "pmd_xchg" PteTouch "Atomic exchanges of a PMD.";
     PteCmpxchg "pte_cmpxchg" PteTouch "Compare-and-exchange attempts on a PTE, and locked bit clears.";
-    PteLine "pte_line" PteTouch "Cache lines (64 bytes) of page tables that the kernel fetched into a cache of 256 KiB.";
+    PteLine "pte_line" Struct "Cache lines (64 bytes) of page tables that the kernel fetched into a cache of 256 KiB.";
     PteRead "pte_read" PteTouch "Raw PTE loads by the kernel (8 bytes each); hardware walks are not counted here.";
     PteWrite "pte_write" PteTouch "Plain PTE stores by the kernel.";
     PteXchg "pte_xchg" PteTouch "Atomic exchanges of a PTE.";
@@ -100,8 +100,8 @@ events! {
     DsbNshst "dsb_nshst" Tlb "DSB NSHST of the TLB code.";
     Invlpg "invlpg" Tlb "INVLPG instructions.";
     IpiCallCpu "ipi_call_cpu" Tlb "CPUs sent an inter-processor interrupt.";
-    HwWalk "hw_walk" Tlb "Page-table walks by the hardware for guest code.";
-    HwWalkLoad "hw_walk_load" Tlb "Page-table entries that those walks loaded.";
+    HwWalk "hw_walk" Struct "Page-table walks by the hardware for guest code.";
+    HwWalkLoad "hw_walk_load" Struct "Page-table entries that those walks loaded.";
     TlbiAside1is "tlbi_aside1is" Tlb "TLBI ASIDE1IS: a whole ASID, broadcast.";
     TlbiRvae1is "tlbi_rvae1is" Tlb "TLBI RVAE1IS: a range, all levels, broadcast.";
     TlbiRvale1 "tlbi_rvale1" Tlb "TLBI RVALE1: a range, last level only, this CPU.";
@@ -184,7 +184,7 @@ events! {
     FnArchTlbbatchFlush "fn_arch_tlbbatch_flush" Function "Entries of `arch_tlbbatch_flush()`.";
     FnBreakKsm "fn_break_ksm" Function "Entries of `break_ksm()`.";
     FnBreakKsmPmdEntry "fn_break_ksm_pmd_entry" Function "Entries of `break_ksm_pmd_entry()`, one per callback of the walks that look for KSM pages.";
-    FnCanChangePteWritable "fn_can_change_pte_writable" Function "Entries of `can_change_pte_writable()`, or of what decides for a run of entries (7.3).";
+    FnCanChangePteWritable "fn_can_change_pte_writable" Struct "Entries of `can_change_pte_writable()`, or of what decides for a run of entries (7.3).";
     FnChangeHugePmd "fn_change_huge_pmd" Function "Entries of `change_huge_pmd()`.";
     FnChangePresentPtes "fn_change_present_ptes" Function "Entries of `change_present_ptes()` (7.3).";
     FnChangeProtection "fn_change_protection" Function "Entries of `change_protection()`.";
