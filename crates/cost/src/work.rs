@@ -1,4 +1,6 @@
 //! The work of the kernel: how many instructions it executes for an event.
+// FIDELITY: kernel-instructions derived from events, not executed; fitted on what a real 6.12
+// executed.
 
 use crate::{PriceError, Unknown};
 use events::{Counters, Event};

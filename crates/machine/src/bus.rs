@@ -66,6 +66,7 @@ where
         self.tlb.walk_stats()
     }
 
+    // FIDELITY: refill the TLB model refills for guest code; the kernel's own misses are not modelled.
     /// Counts what it has done since it had done `before`. Events: `hw_walk`, `hw_walk_load`.
     pub(crate) fn count_walks(&mut self, before: WalkStats) {
         let now = self.walks();

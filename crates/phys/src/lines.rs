@@ -1,4 +1,6 @@
 //! Which cache lines of a structure are fetched.
+// FIDELITY: kernel-cache one direct-mapped cache for page tables and `struct page`, shared with
+// nothing else.
 
 use std::cell::Cell;
 
