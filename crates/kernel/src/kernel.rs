@@ -255,13 +255,13 @@ where
         waits.chain(timers).min()
     }
 
-    /// Ends the waits whose time has come; says whether there were any.
+    /// Ends the waits whose time has come and fires timers; says whether there were any.
     pub fn wake_expired(&mut self, now_ns: u64) -> bool {
-        self.fire_timers(now_ns);
+        let fired = self.fire_timers(now_ns);
         self.run_khugepaged(now_ns);
         let due = |t: &&Task| t.wait.is_some() && t.deadline.is_some_and(|at| at <= now_ns);
         let expired: Vec<TaskId> = self.tasks.values().filter(due).map(|t| t.id).collect();
-        let any = !expired.is_empty();
+        let any = fired || !expired.is_empty();
         for task in expired {
             let value = match self.task(task).wait {
                 Some(Wait::Futex(_)) => errno::as_return(ETIMEDOUT),
@@ -300,11 +300,12 @@ where
         self.khugepaged_sleeps_until_ns = 0;
     }
 
-    /// Sends SIGALRM to processes whose timer is due. Source: Linux kernel/time/itimer.c
+    /// Sends SIGALRM to processes whose timer is due; says whether there were any. Source: Linux kernel/time/itimer.c
     /// `it_real_fn()`.
-    fn fire_timers(&mut self, now_ns: u64) {
+    fn fire_timers(&mut self, now_ns: u64) -> bool {
         let due = |p: &&Process| p.itimer.is_some_and(|timer| timer.at <= now_ns);
         let due: Vec<ProcessId> = self.processes.values().filter(due).map(|p| p.id).collect();
+        let any = !due.is_empty();
         for id in due {
             let Some(process) = self.processes.get_mut(&id) else { continue };
             process.itimer = process.itimer.and_then(|timer| timer.next(now_ns));
@@ -312,6 +313,7 @@ where
             let info = SigInfo { signal: Signal::SIGALRM, code: signal::SI_KERNEL, about };
             self.signal_process(id, info);
         }
+        any
     }
 
     /// Gives `ksmd` its turn, if it is awake: a kernel thread on the CPU with the least to do.
