@@ -89,6 +89,11 @@ impl<A: Arch> Guest<A> {
         CountsByScope::by_scope(&self.mm.pt.sink)
     }
 
+    /// Counts since the start, by scope, on all CPUs.
+    pub fn counts_of_all_cpus(&self) -> BTreeMap<Scope, Counters> {
+        kernel::by_scope_on_all_cpus(&self.mm.pt.sink)
+    }
+
     /// Another process runs from now on.
     pub fn switch_to(&mut self, id: MmId) {
         self.id = id;

@@ -273,9 +273,9 @@ fn pageout<A: Arch>(case: &Case, siblings: Siblings) -> (BTreeMap<Scope, Counter
     let prot = VmProt::READ | VmProt::WRITE;
     guest.mmap(at, len, prot, MapFlags::FIXED).expect("address space");
     guest.memset(at, len, 0);
-    let before = guest.counts();
+    let before = guest.counts_of_all_cpus();
     guest.mm.madvise(guest.id, at, len, advice::PAGEOUT).expect("advice is taken");
-    let mut counts = guest.counts();
+    let mut counts = guest.counts_of_all_cpus();
     for (scope, before) in &before {
         if let Some(now) = counts.get_mut(scope) {
             *now = now.since(before);

@@ -77,12 +77,13 @@ fn all(by_scope: &ByScope, event: Event) -> u64 {
     by_scope.values().map(|counts| counts.get(event)).sum()
 }
 
+/// Requests where the flush itself may be another CPU's, in an interrupt that `by_scope` leaves out.
 fn flushes_of_a_page<A: Arch>(by_scope: &ByScope) -> u64 {
     all(
         by_scope,
         match A::ID {
             ArchId::Arm64 => Event::TlbiVale1is,
-            ArchId::X86_64 => Event::Invlpg,
+            ArchId::X86_64 => Event::FnFlushTlbMmRange,
         },
     )
 }

@@ -28,17 +28,22 @@ const INTERRUPT: &str = "irq";
 
 impl CountsByScope for ByOp {
     fn by_scope(&self) -> BTreeMap<Scope, Counters> {
-        let mut sums: BTreeMap<Scope, Counters> = BTreeMap::new();
-        for (context, _, ops) in self.by_context() {
-            if context == INTERRUPT {
-                continue;
-            }
-            for (path, counters) in ops {
-                sums.entry(scope_of(&path)).or_default().merge(&counters);
-            }
-        }
-        sums
+        sums(self, |context| context != INTERRUPT)
     }
+}
+
+/// What was counted so far in each scope, interrupts on other CPUs included.
+pub fn by_scope_on_all_cpus(sink: &ByOp) -> BTreeMap<Scope, Counters> {
+    sums(sink, |_| true)
+}
+
+fn sums(sink: &ByOp, counts: impl Fn(&str) -> bool) -> BTreeMap<Scope, Counters> {
+    let mut sums: BTreeMap<Scope, Counters> = BTreeMap::new();
+    let contexts = sink.by_context().into_iter().filter(|(context, ..)| counts(context));
+    for (path, counters) in contexts.flat_map(|(.., ops)| ops) {
+        sums.entry(scope_of(&path)).or_default().merge(&counters);
+    }
+    sums
 }
 
 /// The scope of an op path: that of its innermost op that opens one.

@@ -41,7 +41,7 @@ mod user;
 mod vdso;
 mod vfs;
 
-pub use counts::CountsByScope;
+pub use counts::{CountsByScope, by_scope_on_all_cpus};
 pub use elf::{Image, ImageKind, Segment};
 pub use exec::{Loaded, Program};
 pub use host::{Clock, Console, Host, Stream};

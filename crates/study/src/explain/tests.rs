@@ -137,7 +137,7 @@ fn both_splits_add_up_and_the_sentences_say_why() {
         ],
     );
     let elsewhere = explanation.parts.iter().find(|p| p.place.0 == ELSEWHERE).expect("3 locks");
-    assert_eq!((elsewhere.saved(), elsewhere.before), (Picos::ZERO, time(Event::PtlLock, 3)));
+    assert_eq!((elsewhere.saved(), elsewhere.before), (Picos::ZERO, time(Event::FolioLock, 3)));
 }
 
 #[test]
