@@ -86,7 +86,8 @@ pub fn render(records: &[StudyRecord]) -> String {
     text.push_str(&wrap(&published(), WIDTH, 2));
     let note = "The published machine has no price list here. What a walk and a callback cost was \
                 chosen with these results in view, so the order of the first three columns is no \
-                prediction; the last two columns are.";
+                prediction. folio_walk_start() has no price but that of a function, so its column \
+                comes out too fast; the last column is a prediction.";
     text.push_str(&wrap(note, WIDTH, 2));
     for record in records {
         if let Some(error) = &record.error {

@@ -84,7 +84,7 @@ impl Options {
     }
 }
 
-/// Runs the programs that [`build`] made in `dir`, writes the account to `dir/results.txt`, and fails
+/// Runs the programs that [`build()`] made in `dir`, writes the account to `dir/results.txt`, and fails
 /// if a row of `docs/selftests.md` became worse.
 pub(crate) fn run(root: &Path, dir: &Path, words: &[&str]) -> Result<()> {
     let options = Options::parse(words);
