@@ -156,18 +156,24 @@ where
         nr_pages_per_call: u64::from(request.nr_pages_per_call),
         flags: Foll::from_bits_retain(request.gup_flags),
     };
-    let start = clock.now_ns(&kernel.mm.pt.sink);
+    let start = now_ns(kernel, clock);
     let held = kernel.mm.gup_test_get(mm, &test)?;
-    request.get_delta_usec = clock.now_ns(&kernel.mm.pt.sink).saturating_sub(start) / 1000;
+    request.get_delta_usec = now_ns(kernel, clock).saturating_sub(start) / 1000;
     request.size = held.size;
     if number == DUMP_USER_PAGES_TEST {
-        let now_ns = clock.now_ns(&kernel.mm.pt.sink);
+        let now_ns = now_ns(kernel, clock);
         dump_pages_test(kernel, now_ns, &mut request, &held.pages);
     }
-    let start = clock.now_ns(&kernel.mm.pt.sink);
+    let start = now_ns(kernel, clock);
     kernel.mm.gup_test_put(held);
-    request.put_delta_usec = clock.now_ns(&kernel.mm.pt.sink).saturating_sub(start) / 1000;
+    request.put_delta_usec = now_ns(kernel, clock).saturating_sub(start) / 1000;
     kernel.write_user(task, arg, &request.bytes())
+}
+
+/// The time, with all that was done so far counted.
+fn now_ns<P: Platform>(kernel: &mut Kernel<P>, clock: &mut dyn Clock<P::Sink>) -> u64 {
+    kernel.mm.pt.count_lines();
+    clock.now_ns(&kernel.mm.pt.sink)
 }
 
 /// Describes the pages that the request names, counted from 1; a number beyond `pages` becomes 0.
