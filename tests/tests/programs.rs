@@ -224,7 +224,13 @@ fn a_glibc_build_counts_like_the_freestanding_one() {
                 .into_iter()
                 .find(|(name, _, _)| *name == "madvise(MADV_PAGEOUT)")
                 .expect("the syscall was counted");
-            format!("{ops:?}")
+            // Which cache lines were there already depends on where other pages lie.
+            let counts = |counts: &Counters| {
+                let named = counts.nonzero().map(|(event, n)| (event.name(), n));
+                named.filter(|(name, _)| !name.ends_with("_line")).collect::<Vec<_>>()
+            };
+            let ops = ops.into_iter().map(|(op, of_op)| (op, counts(&of_op)));
+            ops.collect::<Vec<_>>()
         };
         assert_eq!(events(&glibc), events(&guest(arch, "pageout")), "{arch}");
     }
