@@ -20,6 +20,13 @@ pub struct Term {
     pub spread: f64,
 }
 
+impl Term {
+    /// Whether instructions are counted, the guest's or the kernel's, and no events.
+    pub fn is_instructions(&self) -> bool {
+        matches!(self.class.as_str(), "instruction" | "kernel_instruction")
+    }
+}
+
 /// A time with its 90 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {

@@ -526,6 +526,8 @@ impl Stack {
     #[expect(clippy::cast_precision_loss, reason = "a height has a few hundred steps")]
     fn height(self, term: &cost::Term, units: u64) -> f64 {
         match self {
+            // Instructions would hide all else.
+            Stack::Events if term.is_instructions() => 0.0,
             Stack::Events => term.count as f64 / units as f64,
             Stack::Time => nanoseconds(term.time, units),
         }
