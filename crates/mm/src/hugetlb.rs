@@ -43,7 +43,7 @@ pub(crate) struct ResvMap {
     consumed: BTreeSet<u64>,
 }
 
-/// Identity of a [`ResvMap`].
+/// Identity of a `ResvMap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResvId(u32);
 

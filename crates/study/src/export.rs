@@ -114,7 +114,7 @@ fn internal(error: &dyn std::fmt::Display) -> Failure {
     Failure { message, status: status::INTERNAL }
 }
 
-/// Results as Parquet, with the columns of [`csv`].
+/// Results as Parquet, with the columns of [`csv()`].
 ///
 /// # Errors
 /// 2 if this build cannot.

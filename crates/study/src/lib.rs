@@ -2,7 +2,7 @@
 //!
 //! [`RunRequest`] says what to run in the words that users write; [`run`] does it and returns a
 //! report. [`Study`] is a matrix of runs from a TOML file ([`plan`]), [`sweep`](mod@sweep) runs its points on all
-//! host cores and keeps them in a [`Store`], [`show`] makes a page of them, [`csv`] and [`parquet`] tables; [`explain`] says why two runs differ, and [`scoreboard`]
+//! host cores and keeps them in a [`Store`], [`show`] makes a page of them, [`csv()`] and [`parquet`] tables; [`explain`] says why two runs differ, and [`scoreboard`]
 //! compares predictions with published results. [`calibrate`] fits prices to measured times. [`Guest`]s are the embedded programs. What a run means is
 //! `machine`'s business, what it costs `cost`'s; no file is opened here but guest programs, study files and the store.
 
